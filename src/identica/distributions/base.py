@@ -1,0 +1,223 @@
+"""What all families share: shapes, devices, explicit randomness, and errors that are sentences.
+
+The conventions, once:
+
+- An event is a vector. ``event_shape == (d,)``, ``log_prob`` is summed over coordinates and has the
+  batch shape, ``sample(shape, generator)`` returns ``(*shape, *batch_shape, d)``.
+- ``loc`` is ``(..., d)``; every other parameter is a number or broadcasts against ``loc``. A parameter
+  that is one per row, such as vMF's concentration, has a last axis of length one.
+- Draws live on the generator's device, else on the parameters', else on the CPU.
+- With ``validate_args=False`` neither construction nor sampling waits for the device, so both can be
+  captured in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Size, Tensor
+from torch.distributions import Distribution, constraints
+from torch.types import Device
+
+Parameter = float | Tensor
+
+
+class LatentDistribution(Distribution):
+    """Base of all families in this package: a distribution over vectors with explicit randomness.
+
+    A subclass lists its constructor's parameters in ``parameters``, stores each as an attribute of the
+    same name (a tensor, or a plain number where the number carries no device), and implements
+    ``_draw`` and ``log_prob``.
+    """
+
+    #: Names of the constructor arguments, in order; ``to`` and ``expand`` rebuild the object from them.
+    parameters: ClassVar[tuple[str, ...]] = ()
+    #: Which of them are plain settings (``dim``), not numbers that have a device and a batch shape.
+    settings: ClassVar[tuple[str, ...]] = ()
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+
+    _validate: bool
+
+    def __init__(self, batch_shape: Size, dim: int, validate_args: bool | None) -> None:
+        self._validate = Distribution._validate_args if validate_args is None else validate_args
+        # torch's own validation speaks in constraint objects; ours (in the subclasses) in sentences.
+        super().__init__(batch_shape, Size((dim,)), validate_args=False)
+
+    @property
+    def dim(self) -> int:
+        """Length of the vectors drawn."""
+        return int(self.event_shape[0])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating-point type of the parameters and of the draws."""
+        return next((v.dtype for v in self._tensors().values()), torch.get_default_dtype())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live."""
+        return next((v.device for v in self._tensors().values()), torch.device("cpu"))
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {name: getattr(self, name) for name in self.parameters}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+    def _rebuilt(self, replaced: Mapping[str, Any]) -> Self:
+        arguments = {name: getattr(self, name) for name in self.parameters} | dict(replaced)
+        copy = type(self)(**arguments, validate_args=False)
+        copy._validate = self._validate
+        return copy
+
+    def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
+        """The same distribution with its parameters on another device or in another precision."""
+        return self._rebuilt({k: v.to(device=device, dtype=dtype) for k, v in self._tensors().items()})
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+        """The same distribution with its batch shape broadcast to ``batch_shape``."""
+        shape = Size(batch_shape)
+        return self._rebuilt(
+            {
+                name: value.expand(*shape, value.shape[-1]) if value.ndim else value
+                for name, value in self._tensors().items()
+            }
+        )
+
+    def sample(self, shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
+        """Draw ``(*shape, *batch_shape, d)`` independent vectors, without gradients.
+
+        ``shape`` may be a number. Equal generators give equal draws.
+        """
+        with torch.no_grad():
+            return self._place(generator)._draw(_as_size(shape), generator)
+
+    def rsample(self, shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
+        """Like :meth:`sample`, with gradients to the parameters, for the families that allow it."""
+        if not self.has_rsample:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no reparameterised sampler: its draws come from rejection. "
+                "Use sample(), and log_prob() for score-function gradients."
+            )
+        return self._place(generator)._draw(_as_size(shape), generator)
+
+    def _place(self, generator: torch.Generator | None) -> Self:
+        """This distribution on the generator's device."""
+        if generator is None or self.device == generator.device:
+            return self
+        if generator.device.type == self.device.type and generator.device.index in (None, self.device.index):
+            return self
+        return self.to(device=generator.device)
+
+    def _draw(self, shape: Size, generator: torch.Generator | None) -> Tensor:
+        """Draw on the generator's device; parameters are already there."""
+        raise NotImplementedError
+
+    def _draw_device(self, generator: torch.Generator | None) -> torch.device:
+        return self.device if generator is None else generator.device
+
+    def _uniform(self, shape: Any, generator: torch.Generator | None) -> Tensor:
+        """Uniform numbers in [0, 1) in the distribution's dtype."""
+        return torch.rand(
+            Size(shape), generator=generator, device=self._draw_device(generator), dtype=self.dtype
+        )
+
+    def _normal(self, shape: Any, generator: torch.Generator | None) -> Tensor:
+        """Standard normal numbers in the distribution's dtype."""
+        return torch.randn(
+            Size(shape), generator=generator, device=self._draw_device(generator), dtype=self.dtype
+        )
+
+    def _check_value(self, value: Tensor) -> None:
+        """A value to be scored must be vectors of the right length. Looks at shapes only."""
+        if not isinstance(value, Tensor):
+            raise TypeError(f"log_prob needs a tensor, not {type(value).__name__}.")
+        if value.ndim == 0 or value.shape[-1] != self.dim:
+            raise ValueError(
+                f"{type(self).__name__} is over vectors of length {self.dim}, but the value has shape "
+                f"{tuple(value.shape)}; its last axis must be {self.dim}."
+            )
+        try:
+            torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
+        except RuntimeError:
+            raise ValueError(
+                f"A value of shape {tuple(value.shape)} does not broadcast with the batch shape "
+                f"{tuple(self.batch_shape)} of this {type(self).__name__}."
+            ) from None
+
+    def __repr__(self) -> str:
+        parts = []
+        for name in self.parameters:
+            value = getattr(self, name)
+            if isinstance(value, Tensor):
+                value = f"{value.item():g}" if value.numel() == 1 else f"tensor{tuple(value.shape)}"
+            parts.append(f"{name}={value}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _as_size(shape: Any) -> Size:
+    return Size((shape,)) if isinstance(shape, int) else Size(shape)
+
+
+def as_loc(loc: Any, family: str) -> Tensor:
+    """``loc`` as a floating-point tensor of shape ``(..., d)``, or a sentence why it cannot be."""
+    loc = torch.as_tensor(loc)
+    if not loc.dtype.is_floating_point:
+        loc = loc.to(torch.get_default_dtype())
+    if loc.ndim == 0 or loc.shape[-1] == 0:
+        raise ValueError(
+            f"{family} is multivariate: loc must have shape (..., d), one vector per row, "
+            f"not {tuple(loc.shape)}."
+        )
+    return loc
+
+
+def as_parameter(value: Any, loc: Tensor, name: str, family: str, *, per_row: bool = False) -> Tensor:
+    """A parameter as a tensor like ``loc``: a number, or broadcastable to ``loc``.
+
+    With ``per_row`` the parameter is one number per vector, so its last axis must have length one.
+    """
+    value = torch.as_tensor(value, dtype=loc.dtype, device=loc.device)
+    wanted = "(..., 1)" if per_row else "(..., d)"
+    if per_row and value.ndim and value.shape[-1] != 1:
+        raise ValueError(
+            f"{name} of {family} is one number per row: pass a number, or a tensor of shape (..., 1), "
+            f"not {tuple(value.shape)}. For one per row use {name}[:, None]."
+        )
+    try:
+        torch.broadcast_shapes(value.shape, loc.shape)
+    except RuntimeError:
+        raise ValueError(
+            f"{name} of {family} has shape {tuple(value.shape)}, which does not broadcast with loc of shape "
+            f"{tuple(loc.shape)}; pass a number or a tensor of shape {wanted}."
+        ) from None
+    return value
+
+
+def batch_shape_of(*values: Tensor) -> Size:
+    """The batch shape of parameters whose last axis is the event."""
+    return torch.broadcast_shapes(*(v.shape[:-1] for v in values))
+
+
+def require(condition: Tensor, message: str) -> None:
+    """Raise ``ValueError(message)`` unless the condition holds everywhere (waits for the device)."""
+    if not bool(condition.all()):
+        raise ValueError(message)
+
+
+def require_positive(value: Tensor, name: str, family: str) -> None:
+    """The parameter must be positive and finite everywhere (waits for the device)."""
+    require(
+        torch.isfinite(value) & (value > 0),
+        f"{name} of {family} must be positive and finite, not {describe(value)}.",
+    )
+
+
+def require_finite(value: Tensor, name: str, family: str) -> None:
+    """The parameter must be finite everywhere (waits for the device)."""
+    require(torch.isfinite(value), f"{name} of {family} must be finite; it holds NaN or infinite entries.")
+
+
+def describe(value: Tensor) -> str:
+    """A short human form of a tensor for error messages."""
+    return f"{value.item():g}" if value.numel() == 1 else f"a tensor with smallest entry {value.min().item():g}"

@@ -1,0 +1,43 @@
+"""Shared by all tests: explicit generators, and the list of statistical tests with their false-alarm rates."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    # Triton reads this when it is first imported: without a GPU its kernels run in the interpreter.
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(20260101)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--list-statistical",
+        action="store_true",
+        help="print every statistical test with its stated false-alarm rate, as a table, and run nothing",
+    )
+
+
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    if not config.getoption("--list-statistical"):
+        return
+    rows: dict[str, tuple[float, str, int]] = {}
+    for item in items:
+        mark = item.get_closest_marker("statistical")
+        if mark is not None:
+            name = item.nodeid.split("[")[0]
+            rate, what = mark.kwargs["false_alarm"], mark.kwargs["what"]
+            rows[name] = (rate, what, rows.get(name, (0, "", 0))[2] + 1)
+    print("| test | cases | false alarms per case | what is compared |\n|---|---|---|---|")
+    for name, (rate, what, cases) in sorted(rows.items()):
+        print(f"| `{name}` | {cases} | {rate:g} | {what} |")
+    items.clear()
