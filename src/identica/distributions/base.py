@@ -21,6 +21,8 @@ from torch import Size, Tensor
 from torch.distributions import Distribution, constraints
 from torch.types import Device
 
+from identica.similarities import Similarity
+
 Parameter = float | Tensor
 
 
@@ -77,11 +79,25 @@ class LatentDistribution(Distribution):
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         """The same distribution with its batch shape broadcast to ``batch_shape``."""
         shape = Size(batch_shape)
-        return self._rebuilt(
-            {
-                name: value.expand(*shape, value.shape[-1]) if value.ndim else value
-                for name, value in self._tensors().items()
-            }
+        tensors = self._tensors()
+        # A number broadcasts by itself, unless there are only numbers to carry the batch shape.
+        rows = {k: v for k, v in tensors.items() if v.ndim} or {k: v[None] for k, v in tensors.items()}
+        return self._rebuilt({k: v.expand(*shape, v.shape[-1]) for k, v in rows.items()})
+
+    @classmethod
+    def prepare_tables(cls, device: Device, dtype: torch.dtype, **parameters: Parameter) -> Any:
+        """Whatever sampling needs that depends on the parameters other than ``loc``; built once, reused.
+
+        The result is handed to the constructor as ``tables``. Most families need none.
+        """
+        return None
+
+    @classmethod
+    def matching_similarity(cls, **parameters: Parameter) -> Similarity:
+        """The similarity u with density ∝ exp(u(loc, x)), given the parameters other than ``loc``."""
+        raise ValueError(
+            f"{cls.__name__} has no similarity that matches it exactly. Families that do: VonMisesFisher, "
+            "FisherBingham, GeneralizedNormal and the truncated families."
         )
 
     def sample(self, shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
@@ -177,6 +193,8 @@ def as_parameter(value: Any, loc: Tensor, name: str, family: str, *, per_row: bo
 
     With ``per_row`` the parameter is one number per vector, so its last axis must have length one.
     """
+    if isinstance(value, (int, float)):  # filled in on the device: an upload would wait for it
+        value = torch.full((), value, dtype=loc.dtype, device=loc.device)
     value = torch.as_tensor(value, dtype=loc.dtype, device=loc.device)
     wanted = "(..., 1)" if per_row else "(..., d)"
     if per_row and value.ndim and value.shape[-1] != 1:
