@@ -1,0 +1,45 @@
+"""x -> h: networks from observations to codes, and the heads that end in a space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from identica._randomness import Randomness
+from identica.encoders.base import Encoder
+from identica.encoders.heads import BoxHead, EuclideanHead, ProductHead, SphereHead, make_head
+from identica.encoders.mlp import MLPEncoder
+from identica.encoders.residual import ResidualEncoder
+from identica.encoders.whiten import Whiten
+from identica.spaces import space_from_dict
+
+__all__ = [
+    "BoxHead",
+    "Encoder",
+    "EuclideanHead",
+    "MLPEncoder",
+    "ProductHead",
+    "ResidualEncoder",
+    "SphereHead",
+    "Whiten",
+    "encoder_from_dict",
+    "make_head",
+]
+
+_ENCODERS = {"mlp": MLPEncoder, "residual": ResidualEncoder}
+
+
+def encoder_from_dict(data: Mapping[str, Any], *, seed: Randomness = 0) -> Encoder:
+    """An encoder of the architecture that ``to_dict`` described; its weights are new, drawn from ``seed``.
+
+    >>> from identica.spaces import Box
+    >>> encoder = ResidualEncoder(3, Box(2), width=8)
+    >>> encoder_from_dict(encoder.to_dict()).to_dict() == encoder.to_dict()
+    True
+    """
+    settings = dict(data)
+    kind = settings.pop("encoder", None)
+    if kind not in _ENCODERS:
+        raise ValueError(f"Unknown encoder {kind!r}: expected one of {', '.join(_ENCODERS)}.")
+    space = space_from_dict(settings.pop("space"))
+    return _ENCODERS[kind](settings.pop("dim_in"), space, **settings, seed=seed)

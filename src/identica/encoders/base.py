@@ -1,0 +1,84 @@
+"""What an encoder is, and how its weights are drawn."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from identica._randomness import Randomness, as_generator
+from identica.encoders.heads import make_head
+from identica.encoders.whiten import Whiten
+from identica.spaces import Space
+
+
+class Encoder(nn.Module):
+    """f: observations to codes, ``(..., dim_in) -> (..., space.dim)``, ending in ``space``.
+
+    A subclass implements ``body``, from (whitened) inputs to the head's input, and ``to_dict``. With a
+    learned bound or radius the codes live in a box or sphere of the learned size rather than of ``space``'s.
+    """
+
+    def __init__(
+        self, dim_in: int, space: Space, *, whiten: bool, learn_radius: bool = False, learn_bound: bool = True
+    ) -> None:
+        super().__init__()
+        if not isinstance(dim_in, int) or isinstance(dim_in, bool) or dim_in < 1:
+            raise ValueError(f"dim_in is the length of the observations, a whole number of at least 1, not {dim_in!r}.")
+        self.dim_in, self.space = dim_in, space
+        self.learn_radius, self.learn_bound = learn_radius, learn_bound
+        self.head = make_head(space, learn_radius=learn_radius, learn_bound=learn_bound)
+        self.whiten = Whiten(dim_in) if whiten else None
+
+    def body(self, x: Tensor) -> Tensor:
+        """The network between whitening and head: ``(..., dim_in) -> (..., space.dim)``."""
+        raise NotImplementedError(f"{type(self).__name__} must implement body(x).")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The codes of ``x: (..., dim_in)``."""
+        self._check_input(x)
+        return self.head(self.body(x if self.whiten is None else self.whiten(x)))
+
+    def prepare(self, x: Tensor) -> None:
+        """Fit the whitening on a sample ``x: (n, dim_in)``, once: a second call changes nothing."""
+        self._check_input(x)
+        if self.whiten is not None and not self.whiten.is_fitted:
+            self.whiten.fit(x)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The architecture as plain data; the weights are in ``state_dict``."""
+        return {
+            "dim_in": self.dim_in,
+            "space": self.space.to_dict(),
+            "learn_radius": self.learn_radius,
+            "learn_bound": self.learn_bound,
+        }
+
+    def _check_input(self, x: Tensor) -> None:
+        if x.ndim == 0 or x.shape[-1] != self.dim_in:
+            raise ValueError(
+                f"This encoder takes observations of length {self.dim_in}, but the input has shape "
+                f"{tuple(x.shape)}; its last axis must be {self.dim_in}."
+            )
+
+
+def make_linear(dim_in: int, dim_out: int, generator: torch.Generator, *, gain: float = 1.0) -> nn.Linear:
+    """A linear layer with weights and biases uniform on ±gain/√dim_in, drawn from ``generator`` alone.
+
+    With ``gain=1`` this is the law of torch's own default, without touching the global random state.
+    """
+    layer = torch.nn.utils.skip_init(nn.Linear, dim_in, dim_out, device="cpu")
+    assert isinstance(layer, nn.Linear)
+    limit = gain / math.sqrt(dim_in)
+    with torch.no_grad():
+        for parameter in (layer.weight, layer.bias):
+            drawn = torch.rand(parameter.shape, generator=generator, device=generator.device, dtype=torch.float64)
+            parameter.copy_((2 * drawn - 1) * limit)
+    return layer
+
+
+def weight_generator(seed: Randomness) -> torch.Generator:
+    """The source of an encoder's initial weights."""
+    return as_generator(seed, "cpu")

@@ -1,0 +1,72 @@
+"""The papers' encoder: a plain multilayer perceptron."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from identica._randomness import Randomness
+from identica.encoders.base import Encoder, make_linear, weight_generator
+from identica.spaces import Space
+
+#: Hidden widths in units of the number of latents (A, Sec. A.3).
+PAPER_WIDTHS = (10, 50, 50, 50, 50, 10)
+
+
+class MLPEncoder(Encoder):
+    """Linear layers with leaky ReLUs between them, then the head of ``space`` (A, Sec. A.3).
+
+    hidden: widths of the hidden layers; by default the paper's, N·[10, 50, 50, 50, 50, 10] with
+        N = ``space.dim``.
+    negative_slope: of the leaky ReLUs.
+    whiten: put a :class:`Whiten` in front. The paper did not; it trains faster with it.
+    learn_bound, learn_radius: see :func:`identica.encoders.heads.make_head`.
+    seed: a number or a generator for the initial weights; torch's default law.
+
+    >>> import torch
+    >>> from identica.spaces import Sphere
+    >>> encoder = MLPEncoder(10, Sphere(10))
+    >>> encoder.hidden
+    (100, 500, 500, 500, 500, 100)
+    >>> encoder(torch.ones(4, 10)).norm(dim=-1)
+    tensor([1., 1., 1., 1.], grad_fn=<LinalgVectorNormBackward0>)
+    """
+
+    def __init__(
+        self,
+        dim_in: int,
+        space: Space,
+        hidden: Sequence[int] | None = None,
+        negative_slope: float = 0.01,
+        *,
+        whiten: bool = False,
+        learn_radius: bool = False,
+        learn_bound: bool = True,
+        seed: Randomness = 0,
+    ) -> None:
+        super().__init__(dim_in, space, whiten=whiten, learn_radius=learn_radius, learn_bound=learn_bound)
+        widths = [factor * space.dim for factor in PAPER_WIDTHS] if hidden is None else list(hidden)
+        if not all(isinstance(width, int) and width > 0 for width in widths):
+            raise ValueError(f"hidden holds the widths of the hidden layers, positive whole numbers, not {hidden!r}.")
+        self.hidden, self.negative_slope = tuple(widths), float(negative_slope)
+        generator = weight_generator(seed)
+        layers: list[nn.Module] = []
+        for before, after in itertools.pairwise([dim_in, *widths, space.dim]):
+            layers += [make_linear(before, after, generator), nn.LeakyReLU(self.negative_slope)]
+        self.network = nn.Sequential(*layers[:-1])
+
+    def body(self, x: Tensor) -> Tensor:
+        """The perceptron."""
+        return self.network(x)
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"encoder": "mlp", ...}``."""
+        own = {
+            "hidden": list(self.hidden),
+            "negative_slope": self.negative_slope,
+            "whiten": self.whiten is not None,
+        }
+        return {"encoder": "mlp", **super().to_dict(), **own}

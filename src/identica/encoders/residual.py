@@ -1,0 +1,105 @@
+"""Our encoder: whitened inputs, a linear skip, residual blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from identica._randomness import Randomness
+from identica.encoders.base import Encoder, make_linear, weight_generator
+from identica.spaces import Space
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": functional.gelu,
+    "leaky_relu": functional.leaky_relu,
+    "silu": functional.silu,
+    "tanh": torch.tanh,
+}
+
+
+class ResidualEncoder(Encoder):
+    """Whitening, then a linear map plus a residual network, then the head of ``space``.
+
+    With v the whitened input: y = S v + R b_K(… b_1(Q v)), each block b(h) = h + V a(U h).
+
+    The skip S carries the linear part of the inverse from the first step; V and R start at zero, so the
+    network is linear in v at first and bends where that lowers the loss. Whitening makes every direction
+    equally visible, however the mixing stretched it. Together they allow learning rates at which a plain
+    perceptron loses dimensions.
+
+    width, blocks: size of the residual network; by default 20 · ``space.dim`` and 3. Chosen on one CPU core
+        (5-d box, Laplace pairs of scale 0.05, batch 1024, Adam with peak rate 8e-3 and cosine decay, 700
+        steps): R² 0.9988 to 0.9991 in 26 s over three seeds; with 2 blocks 0.9983 to 0.9987 in 24 s; with
+        2 blocks of width 64 0.998 in 21 s.
+    activation: "gelu", "leaky_relu", "silu" or "tanh". "leaky_relu" (2 blocks): 0.9977 where "gelu" had 0.9987.
+    whiten, learn_bound, learn_radius, seed: as for :class:`MLPEncoder`.
+
+    >>> from identica.spaces import Box
+    >>> encoder = ResidualEncoder(5, Box(5))
+    >>> x = torch.rand(1000, 5, generator=torch.Generator().manual_seed(0))
+    >>> encoder.prepare(x)  # fits the whitening; training does it by itself
+    >>> encoder(x).shape
+    torch.Size([1000, 5])
+    """
+
+    def __init__(
+        self,
+        dim_in: int,
+        space: Space,
+        width: int | None = None,
+        blocks: int = 3,
+        activation: str = "gelu",
+        *,
+        whiten: bool = True,
+        learn_radius: bool = False,
+        learn_bound: bool = True,
+        seed: Randomness = 0,
+    ) -> None:
+        super().__init__(dim_in, space, whiten=whiten, learn_radius=learn_radius, learn_bound=learn_bound)
+        width = 20 * space.dim if width is None else width
+        for name, value in (("width", width), ("blocks", blocks)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} of ResidualEncoder must be a whole number of at least 1, not {value!r}.")
+        if activation not in _ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}.")
+        self.width, self.activation = width, activation
+        generator = weight_generator(seed)
+        self.skip = make_linear(dim_in, space.dim, generator)
+        self.first = make_linear(dim_in, width, generator)
+        self.blocks = nn.ModuleList(ResidualBlock(width, activation, generator) for _ in range(blocks))
+        self.last = make_linear(width, space.dim, generator, gain=0.0)
+
+    def body(self, x: Tensor) -> Tensor:
+        """Skip plus residual network."""
+        hidden = self.first(x)
+        for block in self.blocks:
+            hidden = block(hidden)
+        return self.skip(x) + self.last(hidden)
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"encoder": "residual", ...}``."""
+        own = {
+            "width": self.width,
+            "blocks": len(self.blocks),
+            "activation": self.activation,
+            "whiten": self.whiten is not None,
+        }
+        return {"encoder": "residual", **super().to_dict(), **own}
+
+
+class ResidualBlock(nn.Module):
+    """h ↦ h + V a(U h), ``(..., width) -> (..., width)``; the identity at first, because V starts at zero."""
+
+    def __init__(self, width: int, activation: str, generator: torch.Generator) -> None:
+        super().__init__()
+        self.activation = activation
+        self.inner = make_linear(width, width, generator)
+        self.outer = make_linear(width, width, generator, gain=0.0)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """The input plus what the block adds to it."""
+        return h + self.outer(_ACTIVATIONS[self.activation](self.inner(h)))

@@ -1,0 +1,13 @@
+"""A data generating process: marginal + conditional (+ hard negatives) + mixing. It draws pairs.
+
+z comes from the marginal p(z), its positive z̃ from the conditional p(z̃ | z), and both are seen through the
+mixing only: x = g(z), x̃ = g(z̃) (A, Eq. 2).
+"""
+
+from identica.processes.ensemble import EnsembleProcess
+from identica.processes.optimal_loss import OptimalLoss
+from identica.processes.pair_process import PairProcess
+from identica.processes.pairs import Pairs
+from identica.processes.parts import space_of
+
+__all__ = ["EnsembleProcess", "OptimalLoss", "PairProcess", "Pairs", "space_of"]

@@ -1,0 +1,484 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
+from torch.utils import _pytree as pytree
+
+from identica.distributions import BoxUniform, SphereUniform
+from identica.distributions.conditional import Conditional
+from identica.distributions.generalized_normal import GeneralizedNormal
+from identica.distributions.product import ProductDistribution
+from identica.distributions.projected_normal import ProjectedNormal
+from identica.distributions.truncated_laplace import TruncatedLaplace
+from identica.distributions.truncated_normal import TruncatedNormal
+from identica.distributions.von_mises_fisher import VonMisesFisher
+from identica.mixing import InvertibleMLP
+from identica.processes import EnsembleProcess, OptimalLoss, PairProcess, Pairs, space_of
+from identica.spaces import Box, Euclidean, Product, Sphere
+
+LAPLACE = Conditional(TruncatedLaplace, scale=0.05)
+
+
+def vmf(concentration: float = 10.0) -> Conditional:
+    return Conditional(VonMisesFisher, concentration=concentration)
+
+
+def make(n_seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(n_seed)
+
+
+class TestPairs:
+    def pairs(self, negatives: bool = False) -> Pairs:
+        z = torch.arange(6.0).reshape(3, 2)
+        extra = z[:, None].repeat(1, 4, 1) if negatives else None
+        return Pairs(z, z + 1, 2 * z, 2 * z + 1, extra, extra)
+
+    def test_is_frozen_and_has_a_length(self) -> None:
+        pairs = self.pairs()
+        assert len(pairs) == 3
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            pairs.z = pairs.x  # type: ignore[misc]
+
+    @pytest.mark.parametrize(("negatives", "leaves"), [(False, 4), (True, 6)])
+    def test_is_a_pytree_of_the_tensors_it_has(self, negatives: bool, leaves: int) -> None:
+        pairs = self.pairs(negatives)
+        flat, spec = pytree.tree_flatten(pairs)
+        assert len(flat) == leaves and all(isinstance(leaf, torch.Tensor) for leaf in flat)
+        again = pytree.tree_unflatten(flat, spec)
+        assert again.x_pos is pairs.x_pos and again.z_neg is pairs.z_neg
+        doubled = pytree.tree_map(lambda t: 2 * t, pairs)
+        assert isinstance(doubled, Pairs) and torch.equal(doubled.z_pos, 2 * pairs.z_pos)
+        keys = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(pairs)[0]]
+        assert keys[:4] == [".z", ".z_pos", ".x", ".x_pos"]
+
+    def test_to_casts_floating_point_only(self) -> None:
+        z = torch.zeros(2, 2)
+        images = torch.zeros(2, 4, 4, dtype=torch.uint8)
+        moved = Pairs(z, z, images, images).to("cpu", torch.float64)
+        assert moved.z.dtype == torch.float64 and moved.x.dtype == torch.uint8 and moved.z_neg is None
+
+
+class TestSampling:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize(
+        ("marginal", "conditional"),
+        [(SphereUniform(4), vmf()), (BoxUniform(4), LAPLACE), (SphereUniform(4, radius=3.0), vmf())],
+    )
+    def test_shapes_dtypes_and_supports(self, marginal: Any, conditional: Any, dtype: torch.dtype) -> None:
+        mixing = InvertibleMLP(4, seed=0, candidates=50)
+        process = PairProcess(marginal, conditional, mixing).to(dtype=dtype)
+        pairs = process.sample(200, make())
+        for part in (pairs.z, pairs.z_pos, pairs.x, pairs.x_pos):
+            assert part.shape == (200, 4) and part.dtype == dtype and not part.requires_grad
+        assert process.space is not None
+        assert bool(process.space.contains(pairs.z).all()) and bool(process.space.contains(pairs.z_pos).all())
+        tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+        assert torch.allclose(pairs.x, process.mixing(pairs.z), atol=tolerance)  # type: ignore[misc]
+        assert torch.allclose(pairs.x_pos, process.mixing(pairs.z_pos), atol=tolerance)  # type: ignore[misc]
+
+    def test_without_a_mixing_x_is_z(self) -> None:
+        pairs = PairProcess(BoxUniform(2), LAPLACE).sample(5, make())
+        assert pairs.x is pairs.z and pairs.x_pos is pairs.z_pos and pairs.x_neg is None and pairs.z_neg is None
+
+    def test_hard_negatives_and_several_positives(self) -> None:
+        process = PairProcess(
+            SphereUniform(3),
+            vmf(200.0),
+            InvertibleMLP(3, seed=0, candidates=20),
+            negative_conditional=vmf(50.0),
+            negatives_per_anchor=5,
+            positives_per_anchor=2,
+        )
+        pairs = process.sample(1000, make())
+        assert pairs.z_pos.shape == (1000, 2, 3) and pairs.x_pos.shape == (1000, 2, 3)
+        assert pairs.z_neg is not None and pairs.x_neg is not None
+        assert pairs.z_neg.shape == (1000, 5, 3) and pairs.x_neg.shape == (1000, 5, 3)
+        assert process.mixing is not None
+        assert torch.allclose(pairs.x_neg[7, 3], process.mixing(pairs.z_neg[7, 3]), atol=1e-5)
+        # Row i belongs to anchor i: mean cosine 1 − 1/κ to first order on S².
+        for drawn, concentration in ((pairs.z_pos, 200.0), (pairs.z_neg, 50.0)):
+            cosine = (pairs.z[:, None] * drawn).sum(dim=-1).mean().item()
+            assert cosine == pytest.approx(1 - 1 / concentration, abs=0.1 / concentration)
+
+    def test_equal_generators_equal_pairs(self) -> None:
+        process = PairProcess(BoxUniform(3), LAPLACE, InvertibleMLP(3, seed=0, candidates=20))
+        before = torch.get_rng_state()
+        one, same, number = process.sample(9, make(3)), process.sample(9, make(3)), process.sample(9, 3)
+        assert torch.equal(one.z_pos, same.z_pos) and torch.equal(one.x_pos, number.x_pos)
+        source = make(3)
+        assert not torch.equal(process.sample(9, source).z, process.sample(9, source).z)
+        assert torch.equal(torch.get_rng_state(), before)
+
+    def test_views_are_mixed_in_one_call(self) -> None:
+        calls = []
+
+        def mixing(z: torch.Tensor) -> torch.Tensor:
+            calls.append(tuple(z.shape))
+            return z.exp()
+
+        process = PairProcess(BoxUniform(3), LAPLACE, mixing, LAPLACE, 4)
+        calls.clear()
+        process.sample(10, make())
+        assert calls == [(60, 3)]
+
+    def test_decoders_to_images(self) -> None:
+        decoder = nn.Sequential(nn.Linear(2, 12), nn.Unflatten(1, (3, 2, 2)))
+        process = PairProcess(BoxUniform(2), LAPLACE, decoder, positives_per_anchor=2)
+        pairs = process.sample(4, make())
+        assert pairs.x.shape == (4, 3, 2, 2) and pairs.x_pos.shape == (4, 2, 3, 2, 2)
+        assert not pairs.x.requires_grad
+        moved = process.to(dtype=torch.float64)
+        assert moved.sample(4, make()).x.dtype == torch.float64
+        assert next(decoder.parameters()).dtype == torch.float32  # the user's own module stays as it was
+
+    @pytest.mark.statistical(false_alarm=1e-6, what="mean distance of Laplace pairs around centred anchors")
+    def test_positives_follow_the_conditional(self) -> None:
+        narrow = BoxUniform(1, low=0.49, high=0.51)
+        pairs = PairProcess(narrow, LAPLACE).sample(20_000, make())
+        p = stats.kstest((pairs.z_pos - pairs.z)[:, 0].double().numpy(), stats.laplace(scale=0.05).cdf).pvalue
+        assert p > 1e-6  # the truncation at ten scales away is invisible
+
+    def test_a_generator_elsewhere_is_refused(self) -> None:
+        process = PairProcess(BoxUniform(2), LAPLACE)
+        process.device = torch.device("meta")
+        with pytest.raises(ValueError, match="The generator lives on cpu, the process on meta"):
+            process.sample(3, make())
+
+
+class TestForeignDistributions:
+    def test_foreign_marginal_and_user_function(self) -> None:
+        marginal = MultivariateNormal(torch.zeros(3), torch.eye(3))
+        process = PairProcess(marginal, lambda z: Independent(Normal(z, 0.1), 1))
+        before = torch.get_rng_state()
+        one, same = process.sample(500, make(1)), process.sample(500, make(1))
+        assert torch.equal(one.z_pos, same.z_pos) and torch.equal(torch.get_rng_state(), before)
+        assert (one.z_pos - one.z).std().item() == pytest.approx(0.1, rel=0.1)
+        assert process.space == Euclidean(3)
+        assert process.to(dtype=torch.float64).sample(5, make()).z.dtype == torch.float64
+
+    def test_distributions_over_numbers_become_independent_coordinates(self) -> None:
+        process = PairProcess(Uniform(torch.zeros(2), torch.ones(2)), lambda z: Normal(z, 0.01))
+        assert process.dim == 2 and process.sample(7, make()).z_pos.shape == (7, 2)
+        assert process.space == Box(2)
+
+    def test_a_function_that_returns_one_of_ours(self) -> None:
+        process = PairProcess(BoxUniform(2), lambda z: TruncatedNormal(z, 0.1), positives_per_anchor=3)
+        pairs = process.sample(50, make())
+        assert pairs.z_pos.shape == (50, 3, 2) and bool(Box(2).contains(pairs.z_pos).all())
+
+    def test_products_of_spaces(self) -> None:
+        marginal = ProductDistribution(SphereUniform(3), Independent(Uniform(torch.zeros(2), torch.ones(2)), 1))
+
+        def conditional(z: torch.Tensor) -> ProductDistribution:
+            return ProductDistribution(vmf(7.0)(z[:, :3]), LAPLACE(z[:, 3:]))
+
+        process = PairProcess(marginal, conditional)
+        assert process.space == Product(Sphere(3), Box(2))
+        pairs = process.sample(20, make())
+        assert bool(process.space.contains(pairs.z_pos).all())
+        assert [part["family"] for part in process.to_dict()["marginal"]["parts"]] == [
+            "SphereUniform",
+            "torch Independent",
+        ]
+        losses = process.loss_at_truth(pairs)
+        z, z_pos = pairs.z.double().numpy(), pairs.z_pos.double().numpy()
+        expected = double_loop(z, z_pos, lambda a, b: 7 * a[:3] @ b[:3] - np.abs(a - b)[3:].sum() / 0.05)
+        assert np.allclose(losses.numpy(), expected, rtol=1e-6)
+
+    def test_spaces(self) -> None:
+        assert space_of(SphereUniform(3, radius=2.0)) == Sphere(3, radius=2.0)
+        assert space_of(BoxUniform(2, low=-1.0)) == Box(2, low=-1.0)
+        assert space_of(BoxUniform(2, high=torch.tensor([1.0, 2.0]))) == Box(2, high=(1.0, 2.0))
+        assert space_of(torch.distributions.Dirichlet(torch.ones(3))) is None
+
+
+class TestDescriptionAndMoving:
+    def test_to_dict_is_plain_data(self) -> None:
+        process = PairProcess(
+            BoxUniform(2), LAPLACE, InvertibleMLP(2, seed=4, candidates=10), lambda z: Normal(z, 1.0), 2
+        )
+        data = json.loads(json.dumps(process.to_dict()))
+        assert data["marginal"] == {"family": "BoxUniform", "parameters": {"dim": 2, "low": 0.0, "high": 1.0}}
+        assert data["conditional"] == {"family": "TruncatedLaplace", "parameters": {"scale": 0.05}}
+        assert data["mixing"]["seed"] == 4
+        assert data["negative_conditional"] == "user function" and data["negatives_per_anchor"] == 2
+        assert PairProcess(BoxUniform(2), LAPLACE).to_dict()["mixing"] is None
+
+    def test_to_returns_a_moved_process_and_leaves_this_one(self) -> None:
+        process = PairProcess(BoxUniform(2), LAPLACE, InvertibleMLP(2, seed=0, candidates=10))
+        moved = process.to("cpu", torch.float64)
+        assert moved.dtype == torch.float64 and process.dtype == torch.float32
+        assert process.sample(3, make()).x.dtype == torch.float32
+        assert process.to("cpu").mixing is process.mixing  # nothing to move, nothing copied
+
+    def test_repr_names_the_parts(self) -> None:
+        text = repr(PairProcess(BoxUniform(2), LAPLACE, None, LAPLACE, 3, 2))
+        assert "BoxUniform" in text and "TruncatedLaplace" in text and "negatives_per_anchor=3" in text
+
+
+class TestErrors:
+    """What does not fit together is told when the process is made, not during training."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"mixing": InvertibleMLP(3, seed=0, candidates=5)}, "latents of length 3, but the marginal draws"),
+            ({"mixing": nn.Linear(5, 5)}, r"The mixing failed on latents of shape \(4, 2\)"),
+            ({"mixing": lambda z: z.sum()}, r"returned a tensor of shape \(\)"),
+            ({"mixing": lambda z: z[:1]}, r"returned a tensor of shape \(1, 2\)"),
+            ({"mixing": lambda z: z.numpy()}, "returned ndarray"),
+            ({"mixing": lambda z: (z - 9).log()}, "The mixing returns NaN or infinite"),
+            ({"negatives_per_anchor": 2}, "Hard negatives need both"),
+            ({"negative_conditional": LAPLACE}, "Hard negatives need both"),
+            ({"positives_per_anchor": 0}, "positives_per_anchor must be a whole number of at least 1"),
+            ({"conditional": lambda z: Normal(z[:, :1], 1.0)}, "one distribution over vectors of length 2"),
+            ({"conditional": lambda z: Normal(z.mean(), 1.0)}, "one distribution over vectors of length 2"),
+            ({"marginal": BoxUniform(2, high=4.0)}, "cannot be placed at anchors"),
+            ({"marginal": SphereUniform(2)}, "cannot be placed at anchors"),
+            ({"marginal": BoxUniform(2, high=torch.ones(3, 2))}, "must be one distribution over vectors"),
+            (
+                {"conditional": lambda z: GeneralizedNormal(z, torch.inf, 1.0, validate_args=False)},
+                "NaN or infin",
+            ),
+        ],
+    )
+    def test_parts_that_do_not_fit(self, arguments: dict[str, Any], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            PairProcess(**({"marginal": BoxUniform(2), "conditional": LAPLACE} | arguments))
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"marginal": torch.zeros(2)}, "The marginal must be a distribution"),
+            ({"conditional": 0.05}, "must be a Conditional or a function"),
+            ({"conditional": None}, "must be a Conditional or a function"),
+            ({"conditional": lambda z: z + 1}, "must return a distribution, not Tensor"),
+            ({"mixing": 3}, "A mixing is"),
+        ],
+    )
+    def test_things_that_are_no_parts(self, arguments: dict[str, Any], message: str) -> None:
+        with pytest.raises(TypeError, match=message):
+            PairProcess(**({"marginal": BoxUniform(2), "conditional": LAPLACE} | arguments))
+
+
+def double_loop(
+    z: np.ndarray,
+    z_pos: np.ndarray,
+    u: Any,
+    z_neg: np.ndarray | None = None,
+    include_positive: bool = True,
+    self_negatives: bool = False,
+) -> np.ndarray:
+    """InfoNCE by its definition: u(anchor, candidate) one pair at a time."""
+    losses = []
+    for i in range(len(z)):
+        others = range(len(z)) if self_negatives else (j for j in range(len(z)) if j != i)
+        negatives = [u(z[i], z[j]) for j in others] if z_neg is None else [u(z[i], c) for c in z_neg[i]]
+        positives = np.atleast_2d(z_pos[i])
+        per_positive = []
+        for positive in positives:
+            terms = [*negatives, u(z[i], positive)] if include_positive else negatives
+            per_positive.append(np.logaddexp.reduce(np.array(terms)) - u(z[i], positive))
+        losses.append(np.mean(per_positive))
+    return np.array(losses)
+
+
+def normal_ratio(anchor: np.ndarray, candidate: np.ndarray) -> float:
+    return float((stats.norm.logpdf(candidate, anchor, 0.5) - stats.norm.logpdf(candidate)).sum())
+
+
+def hard_ratio(anchor: np.ndarray, candidate: np.ndarray) -> float:
+    def log_density(scale: float) -> np.ndarray:
+        inside = stats.norm.cdf((1 - anchor) / scale) - stats.norm.cdf(-anchor / scale)
+        return stats.norm.logpdf(candidate, anchor, scale) - np.log(inside)
+
+    return float((log_density(0.05) - log_density(0.2)).sum())
+
+
+def tilted_ratio(anchor: np.ndarray, candidate: np.ndarray) -> float:
+    return float(7.0 * anchor @ candidate - 3.0 * candidate[0])
+
+
+CASES = {
+    "laplace on the box": (
+        PairProcess(BoxUniform(3), LAPLACE),
+        lambda a, b: -np.abs(a - b).sum() / 0.05,
+    ),
+    "vMF on a sphere of radius 2": (
+        PairProcess(SphereUniform(3, radius=2.0), vmf(7.0)),
+        lambda a, b: 7.0 * a @ b / 4.0,
+    ),
+    "vMF around a vMF marginal": (
+        PairProcess(VonMisesFisher(torch.tensor([1.0, 0.0, 0.0]), 3.0), vmf(7.0)),
+        tilted_ratio,
+    ),
+    "normal marginal, foreign": (
+        PairProcess(MultivariateNormal(torch.zeros(2).double(), torch.eye(2).double()), lambda z: Normal(z, 0.5)),
+        normal_ratio,
+    ),
+    "normal marginal, ours": (
+        PairProcess(
+            GeneralizedNormal(torch.zeros(2).double(), 2.0**0.5, 2.0),
+            Conditional(GeneralizedNormal, scale=0.5**0.5, power=2.0),
+        ),
+        normal_ratio,
+    ),
+    "a uniform window, mostly off support": (
+        PairProcess(
+            MultivariateNormal(torch.zeros(2).double(), torch.eye(2).double()), lambda z: Uniform(z - 1, z + 1)
+        ),
+        lambda a, b: -stats.norm.logpdf(b).sum() if np.abs(a - b).max() <= 1 else -np.inf,
+    ),
+    "several positives": (
+        PairProcess(BoxUniform(3), LAPLACE, positives_per_anchor=3),
+        lambda a, b: -np.abs(a - b).sum() / 0.05,
+    ),
+    "hard negatives": (
+        PairProcess(
+            BoxUniform(2),
+            Conditional(TruncatedNormal, scale=0.05),
+            negative_conditional=Conditional(TruncatedNormal, scale=0.2),
+            negatives_per_anchor=4,
+        ),
+        hard_ratio,
+    ),
+}
+
+
+class TestOptimalLoss:
+    @pytest.mark.parametrize("case", CASES)
+    @pytest.mark.parametrize(("include_positive", "self_negatives"), [(True, False), (False, False), (True, True)])
+    def test_equals_a_double_loop(self, case: str, include_positive: bool, self_negatives: bool) -> None:
+        process, u = CASES[case]
+        options = {"include_positive": include_positive, "self_negatives": self_negatives}
+        result = process.optimal_loss(17, batches=2, generator=5, **options)
+        exact, source = process.to(dtype=torch.float64), make(5)
+        for value in result.per_batch:
+            pairs = exact.sample(17, source)
+            latents = [None if t is None else t.numpy() for t in (pairs.z, pairs.z_pos, pairs.z_neg)]
+            expected = double_loop(latents[0], latents[1], u, latents[2], **options)  # type: ignore[arg-type]
+            assert value == pytest.approx(expected.mean(), rel=1e-7, abs=1e-9)
+            per_item = process.loss_at_truth(pairs, **options)
+            assert np.allclose(per_item.numpy(), expected, rtol=1e-7, atol=1e-9)
+
+    def test_blocks_do_not_matter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from identica.processes import optimal_loss
+
+        process = PairProcess(SphereUniform(3), Conditional(ProjectedNormal, scale=0.3))
+        whole = process.optimal_loss(50, 1, generator=1)
+        monkeypatch.setattr(optimal_loss, "_NUMBERS_AT_ONCE", 7 * 50 * 3)  # seven rows at a time
+        assert process.optimal_loss(50, 1, generator=1).mean == pytest.approx(whole.mean, rel=1e-12)
+
+    def test_the_mixing_does_not_matter(self) -> None:
+        mixed = PairProcess(BoxUniform(2), LAPLACE, InvertibleMLP(2, seed=0, candidates=5))
+        assert mixed.optimal_loss(40, 2) == PairProcess(BoxUniform(2), LAPLACE).optimal_loss(40, 2)
+
+    @pytest.mark.statistical(false_alarm=1e-6, what="one-negative loss against a three-dimensional quadrature")
+    def test_equals_its_expectation(self) -> None:
+        scale = 0.3
+
+        def uniform(z: torch.Tensor) -> BoxUniform:
+            return BoxUniform(1, low=torch.zeros_like(z), high=torch.ones_like(z))
+
+        conditional = Conditional(TruncatedLaplace, scale=scale)
+        process = PairProcess(BoxUniform(1), conditional, None, uniform, 1)
+        losses = process.loss_at_truth(process.to(dtype=torch.float64).sample(40_000, make()))
+        # E log(1 + exp(u(z, z⁻) − u(z, z⁺))) on a grid of cell centres; the error is of order 1/200².
+        grid = (np.arange(200) + 0.5) / 200
+        u = -np.abs(grid[:, None] - grid[None, :]) / scale
+        density = np.exp(u) / np.exp(u).mean(axis=1, keepdims=True)  # of z⁺ given z
+        inner = np.log1p(np.exp(u[:, None, :] - u[:, :, None])).mean(axis=2)
+        expected = (density * inner).mean()
+        error = losses.std().item() / math.sqrt(len(losses))
+        assert abs(losses.mean().item() - expected) < stats.norm.isf(5e-7) * error + 1e-4
+
+    def test_no_other_similarity_does_better(self) -> None:
+        process = PairProcess(BoxUniform(2), LAPLACE)
+        pairs = process.to(dtype=torch.float64).sample(2_000, make())
+        floor = process.loss_at_truth(pairs)
+
+        def loss(scale: float, power: float) -> torch.Tensor:
+            u = -(((pairs.z[:, None] - pairs.z).abs() / scale) ** power).sum(dim=-1)
+            positive = -(((pairs.z - pairs.z_pos).abs() / scale) ** power).sum(dim=-1)
+            return torch.logaddexp(u.fill_diagonal_(-torch.inf).logsumexp(dim=1), positive) - positive
+
+        assert torch.allclose(loss(0.05, 1.0), floor, atol=1e-9)
+        for scale, power in ((0.04, 1.0), (0.0625, 1.0), (0.05, 2.0), (0.07, 0.8)):
+            excess = loss(scale, power) - floor
+            assert excess.mean() > 5 * excess.std() / math.sqrt(len(excess))
+
+    def test_a_positive_where_no_negative_can_be_is_free(self) -> None:
+        process = PairProcess(BoxUniform(1), lambda z: Normal(z + 5.0, 0.01))
+        assert process.optimal_loss(10, 2).per_batch == (0.0, 0.0)
+        foreign = PairProcess(Uniform(torch.zeros(1), torch.ones(1)), lambda z: Normal(z + 5.0, 0.01))
+        assert foreign.optimal_loss(10, 2).per_batch == (0.0, 0.0)
+
+    def test_float32_pairs_are_welcome(self) -> None:
+        process = PairProcess(SphereUniform(5), vmf())
+        pairs = process.sample(64, make())
+        exact = process.loss_at_truth(pairs.to(dtype=torch.float64))
+        assert process.loss_at_truth(pairs).dtype == torch.float64
+        assert torch.allclose(process.loss_at_truth(pairs), exact, atol=1e-12)
+
+    def test_result(self) -> None:
+        result = OptimalLoss.of([1.0, 2.0, 4.0], n=7)
+        assert float(result) == result.mean == pytest.approx(7 / 3)
+        assert result.standard_error == pytest.approx(np.std([1, 2, 4], ddof=1) / math.sqrt(3))
+        assert math.isnan(OptimalLoss.of([1.0], n=7).standard_error)
+
+    def test_a_single_anchor(self) -> None:
+        process = PairProcess(BoxUniform(2), LAPLACE)
+        assert process.optimal_loss(1, 2).mean == 0.0
+        with pytest.raises(ValueError, match="n of at least 2"):
+            process.optimal_loss(1, 2, include_positive=False)
+        with pytest.raises(ValueError, match="at least one anchor and one batch"):
+            process.optimal_loss(5, 0)
+
+    def test_pairs_of_another_process_are_refused(self) -> None:
+        hard = PairProcess(BoxUniform(2), LAPLACE, None, LAPLACE, 2)
+        with pytest.raises(ValueError, match="has no negative_conditional"):
+            PairProcess(BoxUniform(2), LAPLACE).loss_at_truth(hard.sample(3, make()))
+
+
+class TestEnsemble:
+    def test_draws_pairs_of_every_kind(self) -> None:
+        mixing = InvertibleMLP(3, seed=0, candidates=10)
+        kinds = [PairProcess(SphereUniform(3), vmf(k), mixing) for k in (1.0, 100.0)]
+        ensemble = EnsembleProcess(*kinds)
+        source = make(2)
+        expected = [kind.sample(8, source) for kind in kinds]
+        drawn = ensemble.sample(8, make(2))
+        assert isinstance(drawn, tuple) and len(drawn) == 2
+        for one, other in zip(drawn, expected, strict=True):
+            assert torch.equal(one.x_pos, other.x_pos)
+        assert torch.equal(ensemble.sample(8, 2)[1].z, drawn[1].z)
+        assert ensemble.dim == 3 and ensemble.space == Sphere(3)
+        assert [kind["process"] for kind in ensemble.to_dict()["processes"]] == ["pairs", "pairs"]
+
+    def test_moves_its_mixing_once(self) -> None:
+        mixing = InvertibleMLP(3, seed=0, candidates=10)
+        ensemble = EnsembleProcess(*(PairProcess(SphereUniform(3), vmf(k), mixing) for k in (1.0, 2.0)))
+        moved = ensemble.to(dtype=torch.float64)
+        assert moved.processes[0].mixing is moved.processes[1].mixing is moved.mixing
+        assert moved.sample(4, 0)[0].x.dtype == torch.float64 and mixing.weights.dtype == torch.float32
+
+    def test_one_world_only(self) -> None:
+        def process(seed: int, dim: int = 3) -> PairProcess:
+            return PairProcess(SphereUniform(dim), vmf(), InvertibleMLP(dim, seed=seed, candidates=5))
+
+        EnsembleProcess(process(0), process(0))  # two copies of one mixing
+        with pytest.raises(ValueError, match="must share their mixing"):
+            EnsembleProcess(process(0), process(1))
+        with pytest.raises(ValueError, match="share their latent space"):
+            EnsembleProcess(process(0), process(0, dim=4))
+        with pytest.raises(TypeError, match="EnsembleProcess needs PairProcesses"):
+            EnsembleProcess()
