@@ -134,15 +134,11 @@ class LatentDistribution(Distribution):
 
     def _uniform(self, shape: Any, generator: torch.Generator | None) -> Tensor:
         """Uniform numbers in [0, 1) in the distribution's dtype."""
-        return torch.rand(
-            Size(shape), generator=generator, device=self._draw_device(generator), dtype=self.dtype
-        )
+        return torch.rand(Size(shape), generator=generator, device=self._draw_device(generator), dtype=self.dtype)
 
     def _normal(self, shape: Any, generator: torch.Generator | None) -> Tensor:
         """Standard normal numbers in the distribution's dtype."""
-        return torch.randn(
-            Size(shape), generator=generator, device=self._draw_device(generator), dtype=self.dtype
-        )
+        return torch.randn(Size(shape), generator=generator, device=self._draw_device(generator), dtype=self.dtype)
 
     def _check_value(self, value: Tensor) -> None:
         """A value to be scored must be vectors of the right length. Looks at shapes only."""
@@ -182,8 +178,7 @@ def as_loc(loc: Any, family: str) -> Tensor:
         loc = loc.to(torch.get_default_dtype())
     if loc.ndim == 0 or loc.shape[-1] == 0:
         raise ValueError(
-            f"{family} is multivariate: loc must have shape (..., d), one vector per row, "
-            f"not {tuple(loc.shape)}."
+            f"{family} is multivariate: loc must have shape (..., d), one vector per row, not {tuple(loc.shape)}."
         )
     return loc
 
@@ -194,7 +189,7 @@ def as_parameter(value: Any, loc: Tensor, name: str, family: str, *, per_row: bo
     With ``per_row`` the parameter is one number per vector, so its last axis must have length one.
     """
     if isinstance(value, (int, float)):  # filled in on the device: an upload would wait for it
-        value = torch.full((), value, dtype=loc.dtype, device=loc.device)
+        return torch.full((), value, dtype=loc.dtype, device=loc.device)
     value = torch.as_tensor(value, dtype=loc.dtype, device=loc.device)
     wanted = "(..., 1)" if per_row else "(..., d)"
     if per_row and value.ndim and value.shape[-1] != 1:
