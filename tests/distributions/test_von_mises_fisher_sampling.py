@@ -113,9 +113,7 @@ def test_moments_in_many_dimensions(concentration: float) -> None:
     assert_mean(x, moments[0] * loc, false_alarm=0.5e-6)
 
 
-@pytest.mark.statistical(
-    false_alarm=1e-6, what="coordinates of vMF draws around uniform anchors: uniform again"
-)
+@pytest.mark.statistical(false_alarm=1e-6, what="coordinates of vMF draws around uniform anchors: uniform again")
 @pytest.mark.parametrize("concentration", [0.0, 5.0, 1e3])
 def test_positives_of_uniform_anchors_are_uniform(concentration: float) -> None:
     generator = torch.Generator().manual_seed(5)
@@ -222,10 +220,7 @@ class ForbidWaiting(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name().split("::")[1].split(".")[0]
         reads_mask = name.startswith("index") and any(
-            isinstance(i, torch.Tensor) and i.dtype == torch.bool
-            for a in args
-            if isinstance(a, list)
-            for i in a
+            isinstance(i, torch.Tensor) and i.dtype == torch.bool for a in args if isinstance(a, list) for i in a
         )
         if name in self.names or reads_mask:
             raise AssertionError(f"{name} waits for the device")
