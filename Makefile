@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-slow lint docs-check clean
+.PHONY: FORCE demo test test-slow lint docs-check clean
 
 # torch first: whatever depends on it then finds it installed and asks for nothing else.
 $(STAMP): requirements.lock pyproject.toml
@@ -32,6 +32,12 @@ lint: $(STAMP)
 docs-check: $(STAMP)
 	$(BIN)/python -m pytest -q -p no:cacheprovider --doctest-modules src
 	$(BIN)/python -m pytest -q tests/test_docs.py
+
+# The list of statistical tests in docs/, from the tests themselves.
+docs/statistical-tests.md: $(STAMP) FORCE
+	{ printf '# Statistical tests\n\nEach fails a correct implementation with at most the stated probability over the choice of its seed. The seeds are\nfixed, so that a test that passes once passes until the code changes. Made by `make docs/statistical-tests.md`.\n\n'; \
+	  $(BIN)/python -m pytest -q --list-statistical -o addopts="" tests | grep '^|'; } > $@
+FORCE:
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 
-import pytest
-import torch
+# Before torch is loaded: idle OpenMP threads sleep instead of spinning (see identica.cli).
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
 
 if not torch.cuda.is_available():
     # Triton reads this when it is first imported: without a GPU its kernels run in the interpreter.
