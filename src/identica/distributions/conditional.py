@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,11 +51,15 @@ class Conditional:
 
     def __call__(self, anchors: Tensor) -> LatentDistribution:
         """p(· | anchors) with all arguments checked: ``anchors: (..., d)`` become the locations."""
-        return self.family(anchors, **self._arguments(anchors))
+        return self._build(anchors, **self._arguments(anchors))
 
     def unchecked(self, anchors: Tensor) -> LatentDistribution:
         """The same without looking at values: never waits for the device. For the training step."""
-        return self.family(anchors, **self._arguments(anchors), validate_args=False)
+        return self._build(anchors, **self._arguments(anchors), validate_args=False)
+
+    @property
+    def _build(self) -> Callable[..., LatentDistribution]:
+        return self.family
 
     def prepare(self, device: Device = "cpu", dtype: torch.dtype | None = None) -> Conditional:
         """Place the parameters and build the family's tables once for this device and precision."""
@@ -66,7 +70,7 @@ class Conditional:
     def _arguments(self, like: Tensor) -> dict[str, Any]:
         key = (like.device, like.dtype)
         if key not in self._prepared:
-            parameters = {
+            parameters: dict[str, Any] = {
                 name: value
                 if name in self.family.settings
                 else torch.tensor(value, device=like.device, dtype=like.dtype)
@@ -116,9 +120,7 @@ def _check_names(family: type[LatentDistribution], parameters: Mapping[str, Any]
             f"{family.__name__} has no parameter {unknown[0]!r} besides its loc; it has {', '.join(known)}."
         )
     signature = inspect.signature(family)
-    missing = [
-        n for n in known if n not in parameters and signature.parameters[n].default is inspect.Parameter.empty
-    ]
+    missing = [n for n in known if n not in parameters and signature.parameters[n].default is inspect.Parameter.empty]
     if missing:
         raise TypeError(f"{family.__name__} also needs {', '.join(missing)}.")
 
@@ -138,9 +140,7 @@ def _as_tuples(value: Any) -> Number:
 
 
 def _family_named(name: str) -> type[LatentDistribution]:
-    families = {
-        family.__name__: family for family in _subclasses(LatentDistribution) if "loc" in family.parameters
-    }
+    families = {family.__name__: family for family in _subclasses(LatentDistribution) if "loc" in family.parameters}
     if name not in families:
         raise ValueError(f"There is no family called {name!r}; there are {', '.join(sorted(families))}.")
     return families[name]

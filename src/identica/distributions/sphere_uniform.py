@@ -28,9 +28,7 @@ class SphereUniform(LatentDistribution):
 
     def __init__(self, dim: int, radius: Parameter = 1.0, *, validate_args: bool | None = None) -> None:
         Sphere(dim)  # checks dim
-        self.radius = torch.as_tensor(
-            radius, dtype=None if isinstance(radius, Tensor) else torch.get_default_dtype()
-        )
+        self.radius = torch.as_tensor(radius, dtype=None if isinstance(radius, Tensor) else torch.get_default_dtype())
         if self.radius.ndim and self.radius.shape[-1] != 1:
             raise ValueError(
                 f"radius of SphereUniform is one number per row: a number or shape (..., 1), not "

@@ -64,9 +64,7 @@ class VonMisesFisher(LatentDistribution):
                 "VonMisesFisher lives on a sphere in at least two dimensions, but loc has shape "
                 f"{tuple(self.loc.shape)}; its last axis must be 2 or more."
             )
-        self.concentration = as_parameter(
-            concentration, self.loc, "concentration", "VonMisesFisher", per_row=True
-        )
+        self.concentration = as_parameter(concentration, self.loc, "concentration", "VonMisesFisher", per_row=True)
         super().__init__(batch_shape_of(self.loc, self.concentration), self.loc.shape[-1], validate_args)
         if self._validate:
             require_finite(self.loc, "loc", "VonMisesFisher")
@@ -203,9 +201,7 @@ class VonMisesFisher(LatentDistribution):
         for tries in (4, TRIES - 5):
             rejected = torch.nonzero(~accepted)[:, 0]
             if len(rejected):
-                odds[rejected], accepted[rejected] = self._try(
-                    envelope[:, rejected], len(rejected), tries, generator
-                )
+                odds[rejected], accepted[rejected] = self._try(envelope[:, rejected], len(rejected), tries, generator)
         return odds
 
     def _envelope(self, rows: Size) -> Tensor:
@@ -219,9 +215,7 @@ class VonMisesFisher(LatentDistribution):
         shrink = 1.0 / (slope + torch.hypot(slope, torch.ones_like(slope)))
         return torch.stack([shrink, slope / (1.0 + shrink)])
 
-    def _try(
-        self, envelope: Tensor, rows: int, tries: int, generator: torch.Generator | None
-    ) -> tuple[Tensor, Tensor]:
+    def _try(self, envelope: Tensor, rows: int, tries: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """The first accepted of ``tries`` proposals for tan²(θ/2), and if there is one: ``(rows,)`` each."""
         shrink, factor = envelope.unbind()
         u, v, level = self._uniform((3, tries, rows), generator).unbind()

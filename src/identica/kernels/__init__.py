@@ -1,0 +1,104 @@
+"""Log-partitions over all pairs of codes, and who computes them.
+
+:func:`log_partition` is the one entrance. Implementations are functions of the same signature, listed in
+``IMPLEMENTATIONS``; ``impl="auto"`` picks one by size and device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from identica.kernels.partition import Partition, full_precision
+from identica.kernels.reference import log_partition_dense, log_partition_reference
+from identica.kernels.tiled import log_partition_tiled
+from identica.similarities import Kernel
+
+__all__ = ["IMPLEMENTATIONS", "Partition", "check_impl", "log_partition", "log_partition_dense"]
+
+#: Every implementation, by the name that ``impl`` accepts.
+IMPLEMENTATIONS: dict[str, Callable[..., Partition]] = {
+    "reference": log_partition_reference,
+    "tiled": log_partition_tiled,
+}
+
+#: Up to this many pairs (CPU) or numbers in the B×M×d intermediate (accelerators) the dense version is the
+#: faster one, and its memory does not matter.
+_DENSE_PAIRS_CPU = 10_000
+_DENSE_NUMBERS_DEVICE = 1 << 24
+
+
+def log_partition(
+    anchors: Tensor,
+    candidates: Tensor,
+    kernel: Kernel,
+    *,
+    exclude_diagonal: bool = False,
+    mask: Tensor | None = None,
+    impl: str = "auto",
+) -> Partition:
+    """Log Σⱼ exp kernel(anchorᵢ, candidateⱼ) for every anchor i, and the largest of the similarities.
+
+    Parameters
+    ----------
+    anchors, candidates
+        ``(B, d)`` and ``(M, d)``. The sums run over the candidates; both receive gradients. Passing one tensor
+        as both saves up to half of the work.
+    kernel
+        The similarity, after rescaling (:meth:`identica.similarities.Similarity.rescale`).
+    exclude_diagonal
+        Leave out the candidate with the anchor's own index.
+    mask
+        ``(B, M)`` bool: True where the candidate may be used. An anchor without candidates gets −inf and no
+        gradient.
+    impl
+        ``"reference"``: dense, twice differentiable. ``"tiled"``: memory O(B·d) plus tiles of fixed size, once
+        differentiable. ``"auto"``: the reference for small problems, else the tiles.
+
+    Half-precision codes are computed with in float32, also under autocast, and the result is float32.
+
+    >>> a = torch.tensor([[0.0], [1.0], [3.0]])
+    >>> log_partition(a, a, Kernel("lp", 1.0), exclude_diagonal=True).largest
+    tensor([-1., -1., -2.])
+    """
+    check_impl(impl)
+    _check(anchors, candidates, mask)
+    if impl == "auto":
+        impl = "reference" if _is_small(anchors, candidates) else "tiled"
+    if len(candidates) == 0:
+        impl = "reference"
+    with full_precision(anchors.device):
+        return IMPLEMENTATIONS[impl](anchors, candidates, kernel, exclude_diagonal=exclude_diagonal, mask=mask)
+
+
+def _is_small(anchors: Tensor, candidates: Tensor) -> bool:
+    pairs = len(anchors) * len(candidates)
+    if anchors.device.type == "cpu":
+        return pairs <= _DENSE_PAIRS_CPU
+    return pairs * anchors.shape[1] <= _DENSE_NUMBERS_DEVICE
+
+
+def check_impl(impl: str) -> None:
+    """Raise a sentence unless ``impl`` names an implementation."""
+    if impl != "auto" and impl not in IMPLEMENTATIONS:
+        names = ", ".join(map(repr, ["auto", *IMPLEMENTATIONS]))
+        raise ValueError(f"Unknown implementation impl={impl!r} of the log-partition: expected one of {names}.")
+
+
+def _check(anchors: Tensor, candidates: Tensor, mask: Tensor | None) -> None:
+    if anchors.ndim != 2 or candidates.ndim != 2 or anchors.shape[1] != candidates.shape[1]:
+        raise ValueError(
+            "anchors and candidates must have the shapes (B, d) and (M, d) with one d, not "
+            f"{tuple(anchors.shape)} and {tuple(candidates.shape)}."
+        )
+    if anchors.dtype != candidates.dtype or not anchors.dtype.is_floating_point:
+        raise ValueError(
+            f"anchors and candidates must share one floating-point type, not {anchors.dtype} and {candidates.dtype}."
+        )
+    if mask is not None and (mask.dtype != torch.bool or mask.shape != (len(anchors), len(candidates))):
+        raise ValueError(
+            f"mask must be a bool tensor of shape ({len(anchors)}, {len(candidates)}), True where a candidate "
+            f"may be used, not {mask.dtype} of shape {tuple(mask.shape)}."
+        )

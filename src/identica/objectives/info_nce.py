@@ -1,0 +1,135 @@
+"""InfoNCE and its anisotropic form."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from torch import Tensor
+
+from identica.functional import Negatives, info_nce_terms
+from identica.kernels import check_impl
+from identica.objectives.base import Objective, Terms
+from identica.similarities import Anisotropic, Similarity
+
+_SETTINGS = ("negatives", "include_positive", "self_negatives", "symmetric", "in_batch", "impl")
+
+
+class InfoNCE(Objective):
+    """−log( exp u(h, h⁺) / (exp u(h, h⁺) + Σⱼ exp u(h, hⱼ⁻)) ), averaged over the batch.
+
+    (A, Eq. 1 and 6; B, Eq. 3.) At its optimum u is the log of the density ratio of positives and negatives, up
+    to a constant per anchor (B, Thm C.1): with the matching similarity the codes are then the latents, up to
+    the similarity's own symmetries. Its floor is the entropy of guessing which candidate was the positive
+    (B, Eq. 22).
+
+    Parameters
+    ----------
+    similarity
+        u(a, b): :class:`~identica.similarities.DotProduct`, :class:`~identica.similarities.LpSimilarity`,
+        :class:`~identica.similarities.Anisotropic`, or one of your own.
+    negatives
+        Which codes of the batch are the negatives of anchor i: the other ``"anchors"`` hⱼ, the ``"positives"``
+        hⱼ⁺ of other anchors, or ``"both"``. Positives are right only if z⁺ has the same marginal as the
+        negatives of the theory: true for von Mises-Fisher pairs of uniform anchors, false for anisotropic
+        pairs on the sphere and for truncated pairs in a box, where the similarity that is learned (such as Λ̂)
+        would be biased.
+    include_positive
+        Whether the positive is in the denominator. The theory holds either way.
+    self_negatives
+        Whether an anchor also counts as its own negative. False is the definition. True is the protocol of the
+        published experiments, which compare each anchor with all anchors, itself included. On the sphere
+        at temperature 1 that one pair among thousands is negligible. On a box with narrow pairs it is not:
+        the other anchors then weigh almost nothing, the self-pair weighs exp(0) = 1, and it alone keeps the
+        loss from saturating and the codes from growing; it also biases what is learned.
+    symmetric
+        Average the loss with that of the exchanged views: anchor h⁺, positive h. With ``negatives="anchors"``
+        the negatives are then the other h⁺, so the remark on ``negatives`` applies.
+    in_batch
+        Given negatives replace those from the batch; with True they join them.
+    impl
+        Which implementation of the log-partition: ``"auto"``, ``"tiled"`` or ``"reference"``
+        (:func:`identica.kernels.log_partition`).
+
+    Called as ``loss(h, h_pos, h_neg=None, mask=None, weights=None)``: ``h`` (B, d); ``h_pos`` (B, d), or
+    (B, P, d), averaged over the P positives, each with a denominator of its own; ``h_neg`` (M, d), shared, or
+    (B, M, d), per anchor. ``mask`` is bool, True where an item may be a negative (False for a known false
+    negative): (B, B) by index in the batch, (B, M) for given negatives, (B, B + M) for both. ``weights`` (B,)
+    make the mean a weighted one. A batch of one without negatives has the loss 0.
+
+    >>> import torch
+    >>> from identica.similarities import DotProduct
+    >>> h = torch.nn.functional.normalize(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), dim=-1)
+    >>> terms = InfoNCE(DotProduct(temperature=0.1)).terms(h, h)
+    >>> terms.accuracy, terms.loss
+    (tensor(1.), tensor(0.0686))
+    """
+
+    def __init__(
+        self,
+        similarity: Similarity,
+        negatives: Negatives = "anchors",
+        include_positive: bool = True,
+        self_negatives: bool = False,
+        symmetric: bool = False,
+        in_batch: bool = False,
+        impl: str = "auto",
+    ) -> None:
+        super().__init__()
+        if not isinstance(similarity, Similarity):
+            raise ValueError(
+                f"InfoNCE needs a similarity, such as DotProduct(0.1) or LpSimilarity(1), not {similarity!r}."
+            )
+        if negatives not in ("anchors", "positives", "both"):
+            raise ValueError(f'negatives must be "anchors", "positives" or "both", not {negatives!r}.')
+        check_impl(impl)
+        self.similarity = similarity
+        self.negatives: Negatives = negatives
+        self.include_positive = include_positive
+        self.self_negatives = self_negatives
+        self.symmetric = symmetric
+        self.in_batch = in_batch
+        self.impl = impl
+
+    def terms(
+        self,
+        h: Tensor,
+        h_pos: Tensor,
+        h_neg: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Terms:
+        """The loss and what it is made of."""
+        return info_nce_terms(
+            h,
+            h_pos,
+            h_neg,
+            similarity=self.similarity,
+            mask=mask,
+            weights=weights,
+            **self.settings(),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Everything but the similarity, as keyword arguments of the constructor."""
+        return {name: getattr(self, name) for name in _SETTINGS}
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"objective": "info_nce", "similarity": {...}, ...}``."""
+        return {"objective": "info_nce", "similarity": self.similarity.to_dict(), **self.settings()}
+
+    def extra_repr(self) -> str:
+        """The settings that differ from their defaults."""
+        defaults = dict(zip(_SETTINGS, ("anchors", True, False, False, False, "auto"), strict=True))
+        return ", ".join(f"{k}={v!r}" for k, v in self.settings().items() if v != defaults[k])
+
+
+def AnInfoNCE(  # noqa: N802 (named like the loss it makes)
+    dim: int, init: float | Tensor = 1.0, trainable: bool = True, link: Literal["log", "softplus"] = "log"
+) -> InfoNCE:
+    """InfoNCE with a learned diagonal precision (B, Eq. 3): ``InfoNCE(Anisotropic(dim, ...))``.
+
+    >>> AnInfoNCE(3).similarity
+    Anisotropic(3, precision=1)
+    """
+    return InfoNCE(Anisotropic(dim, init, trainable, link))
