@@ -1,0 +1,28 @@
+"""The step, the loop, checkpoints and progress."""
+
+from identica.training.checkpoint import CheckpointError
+from identica.training.config import TrainConfig, derive_seed
+from identica.training.evaluation import Evaluation, ExcessLoss, evaluate, excess_loss, identity_scores
+from identica.training.loop import TrainingDiverged, TrainingRun, load, train
+from identica.training.progress import Callback
+from identica.training.state import Record, TrainState
+from identica.training.step import make_step
+
+__all__ = [
+    "Callback",
+    "CheckpointError",
+    "Evaluation",
+    "ExcessLoss",
+    "Record",
+    "TrainConfig",
+    "TrainState",
+    "TrainingDiverged",
+    "TrainingRun",
+    "derive_seed",
+    "evaluate",
+    "excess_loss",
+    "identity_scores",
+    "load",
+    "make_step",
+    "train",
+]

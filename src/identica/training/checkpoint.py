@@ -1,0 +1,204 @@
+"""Checkpoints: one safetensors file, its header holding everything that is not a tensor as JSON.
+
+One file, so that tensors and settings can never disagree; written beside its destination, synced to
+disk and renamed, so that whoever looks finds the old checkpoint or the new one, never half of one.
+Reading never runs code from the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from identica._version import __version__
+from identica.training.config import TrainConfig
+from identica.training.state import Record, TrainState
+
+FORMAT = "identica-checkpoint"
+FORMAT_VERSION = 1
+FILE_NAME = "checkpoint.safetensors"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used; the message says why and what to do."""
+
+
+def checkpoint_path(out: str | os.PathLike[str]) -> Path:
+    """The checkpoint inside a run's folder; a path to a file is taken as it is."""
+    path = Path(out)
+    return path if path.suffix == ".safetensors" else path / FILE_NAME
+
+
+def require_writable(out: Path) -> None:
+    """Find out before training, not after it, whether the folder can be written to."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise CheckpointError(
+            f"The output folder {out} cannot be written to ({error.strerror or error}); choose another with out=."
+        ) from error
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace ``path`` with ``content``, or leave it untouched and raise OSError."""
+    name = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    # os.open rather than mkstemp: the file gets the permissions that files usually get here.
+    handle = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the rename itself must survive a power cut
+    finally:
+        os.close(folder)
+
+
+def save_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
+    """Write everything that :func:`restore` needs to continue bit by bit."""
+    optimizer, groups = _flat_optimizer(state.optimizer)
+    tensors = {
+        **{f"encoder.{k}": v for k, v in state.encoder.state_dict().items()},
+        **{f"objective.{k}": v for k, v in state.objective.state_dict().items()},
+        **{f"optimizer.{k}": v for k, v in optimizer.items()},
+        "generator": state.generator.get_state(),
+        "sums": state.sums,
+    }
+    data = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "versions": {"identica": __version__, "torch": torch.__version__},
+        "config": dataclasses.asdict(config),
+        "encoder": _description(state.encoder),
+        "objective": _description(state.objective),
+        "optimizer": groups,
+        "seed": state.seed,
+        "device": state.device.type,
+        "step": state.step,
+        "summed_steps": state.summed_steps,
+        "seconds": state.seconds,
+        "history": [dataclasses.asdict(record) for record in state.history],
+    }
+    # clone: safetensors refuses tensors that share memory, and views of larger ones.
+    content = to_bytes(
+        {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, {FORMAT: json.dumps(data)}
+    )
+    write_atomically(path, content)
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and settings of a checkpoint, or a sentence why it cannot be used."""
+    if not path.is_file():
+        raise CheckpointError(f"There is no checkpoint at {path}.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path} is not a complete safetensors file ({error}). It was truncated or comes from something else; "
+            "delete it to start afresh, or restore it from a copy."
+        ) from error
+    try:
+        data = json.loads(header[FORMAT])
+        version = data["format_version"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is a safetensors file, but not a checkpoint of this library.") from error
+    if version > FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} was written by a newer version of this library (format {version}, identica "
+            f"{data.get('versions', {}).get('identica')}; this one reads formats up to {FORMAT_VERSION}): "
+            "upgrade identica."
+        )
+    return tensors, data
+
+
+def restore(path: Path, state: TrainState, config: TrainConfig) -> None:
+    """Bring ``state`` to the moment the checkpoint was written. Refuses a run with other settings."""
+    tensors, data = read_checkpoint(path)
+    differences = config.differences(data["config"])
+    if state.seed != data["seed"]:
+        differences.append(f"seed was {data['seed']} and is now {state.seed}")
+    if state.device.type != data["device"]:
+        differences.append(f"the device was {data['device']} and is now {state.device.type}")
+    if data["encoder"] != _description(state.encoder):
+        differences.append("the encoder is a different one")
+    _refuse(path, differences)
+    try:
+        state.encoder.load_state_dict(_under(tensors, "encoder."))
+        state.objective.load_state_dict(_under(tensors, "objective."))
+        _load_optimizer(state.optimizer, _under(tensors, "optimizer."), data["optimizer"])
+    except (RuntimeError, KeyError, ValueError) as error:
+        raise CheckpointError(f"The weights in {path} do not fit this encoder and objective: {error}") from error
+    # Compared after loading: the objective's description holds what it learned (temperature, Λ̂) as well.
+    _refuse(path, [] if data["objective"] == _description(state.objective) else ["the objective is a different one"])
+    state.generator.set_state(tensors["generator"])
+    state.sums.copy_(tensors["sums"])
+    state.step, state.summed_steps = data["step"], data["summed_steps"]
+    state.device_step.fill_(state.step)
+    state.seconds = data["seconds"]
+    state.history[:] = [Record(**record) for record in data["history"]]
+
+
+def _refuse(path: Path, differences: list[str]) -> None:
+    if differences:
+        raise CheckpointError(
+            f"The checkpoint at {path} belongs to a run with other settings ({'; '.join(differences)}). "
+            "Use the same settings to resume it, or another output folder for a new run."
+        )
+
+
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _description(module: Any) -> Any:
+    """The module as plain data where it can say it, else its class's name."""
+    if hasattr(module, "to_dict"):
+        return json.loads(json.dumps(module.to_dict()))
+    return {"class": type(module).__qualname__}
+
+
+#: Settings of the optimiser's groups that are not saved.
+_OWN = ("lr", "capturable")
+
+
+def _flat_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+    """The optimiser's tensors by name, and its settings but for those that follow from step and device."""
+    state = optimizer.state_dict()
+    tensors = {f"{index}.{key}": value for index, entry in state["state"].items() for key, value in entry.items()}
+    return tensors, [{k: v for k, v in group.items() if k not in _OWN} for group in state["param_groups"]]
+
+
+def _load_optimizer(
+    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], groups: list[dict[str, Any]]
+) -> None:
+    entries: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        index, key = name.split(".", 1)
+        entries.setdefault(int(index), {})[key] = value
+    own = [{key: group[key] for key in _OWN} for group in optimizer.param_groups]
+    optimizer.load_state_dict({"state": entries, "param_groups": groups})
+    for group, settings in zip(optimizer.param_groups, own, strict=True):
+        group.update(settings)

@@ -1,0 +1,88 @@
+"""The settings of a training run."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Optimizer = Literal["adam", "adamw"]
+Schedule = Literal["constant", "cosine"]
+Precision = Literal["fp32", "tf32", "bf16"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train. Checked when made; plain data through ``dataclasses.asdict``.
+
+    steps, batch_size: how many updates, and how many anchors each sees.
+    optimizer, lr: the encoder's optimiser and its peak learning rate.
+    similarity_lr: the learning rate of what the objective itself learns (temperature, Λ̂); ten times
+        ``lr`` unless given, the ratio paper B used.
+    schedule: "constant", or "cosine" decay to zero at the last step.
+    eval_every, eval_samples: score the encoder on that many fresh latents every so many steps.
+    checkpoint_every: write a checkpoint every so many steps (only with ``train(..., out=...)``).
+    precision: "fp32"; "tf32" (matrix products on CUDA); "bf16" (the encoder under autocast, the
+        objective always in float32).
+
+    >>> TrainConfig(steps=100).learning_rate(100)
+    0.0001
+    >>> TrainConfig(steps=100, schedule="cosine").learning_rate(50)
+    5e-05
+    """
+
+    steps: int = 10_000
+    batch_size: int = 6144
+    optimizer: Optimizer = "adam"
+    lr: float = 1e-4
+    similarity_lr: float | None = None
+    schedule: Schedule = "constant"
+    eval_every: int = 1000
+    eval_samples: int = 4096
+    checkpoint_every: int = 1000
+    precision: Precision = "fp32"
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "eval_every", "eval_samples", "checkpoint_every"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        for name in ("lr", "similarity_lr"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be a finite number of at least 0, not {value!r}.")
+        for name, allowed in (("optimizer", Optimizer), ("schedule", Schedule), ("precision", Precision)):
+            if getattr(self, name) not in get_args(allowed):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(allowed))}, not {getattr(self, name)!r}.")
+
+    def decay(self, step: int) -> float:
+        """What the learning rates are multiplied with at ``step``: 1 at the start."""
+        if self.schedule == "constant":
+            return 1.0
+        return 0.5 * (1.0 + math.cos(math.pi * min(step / self.steps, 1.0)))
+
+    def learning_rate(self, step: int) -> float:
+        """The encoder's learning rate at ``step``."""
+        return self.lr * self.decay(step)
+
+    @property
+    def objective_lr(self) -> float:
+        """The peak learning rate of the objective's own parameters."""
+        return 10.0 * self.lr if self.similarity_lr is None else self.similarity_lr
+
+    def differences(self, other: dict[str, Any]) -> list[str]:
+        """Which settings differ from those in ``other``, as readable phrases."""
+        mine = dataclasses.asdict(self)
+        return [
+            f"{name} was {other.get(name)!r} and is now {value!r}"
+            for name, value in mine.items()
+            if other.get(name) != value
+        ]
+
+
+def derive_seed(seed: int, purpose: str) -> int:
+    """An independent seed for each purpose of one run, so that no two share a stream of random numbers."""
+    digest = hashlib.sha256(f"{seed}:{purpose}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

@@ -1,0 +1,112 @@
+"""Everything a training run consists of at one moment; what a checkpoint saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.types import Device
+
+from identica.objectives import Objective
+from identica.training.config import TrainConfig, derive_seed
+
+#: What ``TrainState.sums`` adds up between two evaluations.
+SUMMED = ("loss", "alignment", "log_partition", "accuracy", "information")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One evaluation: the objective's terms averaged since the last one, and scores on fresh latents."""
+
+    step: int
+    seconds: float
+    scores: dict[str, float]
+    terms: dict[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> float:
+        return {**self.terms, **self.scores}[name]
+
+
+@dataclass
+class TrainState:
+    """The moving parts of a run. ``make_step`` advances it, a checkpoint restores it bit by bit.
+
+    ``generator`` feeds the training pairs and nothing else. What a step leaves behind stays on the device,
+    so that no step waits for it: ``sums`` adds up the objective's terms, ``device_step`` counts like
+    ``step``, and ``first_bad_step`` is the first step whose loss was not finite (−1: none yet).
+    """
+
+    encoder: nn.Module
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+    sums: Tensor
+    device_step: Tensor
+    first_bad_step: Tensor
+    seed: int
+    step: int = 0
+    summed_steps: int = 0
+    seconds: float = 0.0
+    history: list[Record] = field(default_factory=list)
+
+    @classmethod
+    def create(
+        cls,
+        encoder: nn.Module,
+        objective: Objective,
+        config: TrainConfig,
+        *,
+        seed: int = 0,
+        device: Device = "cpu",
+    ) -> TrainState:
+        """A run at step 0. The encoder and the objective are moved to the device and trained in place."""
+        encoder.to(device)
+        objective.to(device)
+        return cls(
+            encoder=encoder,
+            objective=objective,
+            optimizer=make_optimizer(encoder, objective, config),
+            generator=torch.Generator(device=torch.device(device or "cpu")).manual_seed(derive_seed(seed, "pairs")),
+            sums=torch.zeros(len(SUMMED), dtype=torch.float64, device=device),
+            device_step=torch.zeros((), dtype=torch.int64, device=device),
+            first_bad_step=torch.full((), -1, dtype=torch.int64, device=device),
+            seed=seed,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the run takes place."""
+        return self.generator.device
+
+    def read_terms(self) -> dict[str, float]:
+        """The terms averaged since the last call (waits for the device), and start a new average."""
+        if self.summed_steps == 0:
+            return {}
+        means = (self.sums / self.summed_steps).tolist()
+        self.sums.zero_()
+        self.summed_steps = 0
+        return dict(zip(SUMMED, means, strict=True))
+
+
+def make_optimizer(encoder: nn.Module, objective: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """Adam over the encoder, and over what the objective learns with its own learning rate.
+
+    On CUDA the learning rates are tensors, so that a captured step can change them.
+    """
+    groups: list[dict[str, Any]] = []
+    for module, lr in ((encoder, config.lr), (objective, config.objective_lr)):
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        if parameters:
+            on_cuda = parameters[0].device.type == "cuda"
+            rate = torch.full((), lr, device=parameters[0].device) if on_cuda else lr
+            groups.append({"params": parameters, "lr": rate, "peak_lr": lr, "capturable": on_cuda})
+    if not groups:
+        raise ValueError("There is nothing to train: neither the encoder nor the objective has trainable parameters.")
+    optimizers: dict[str, Callable[..., torch.optim.Optimizer]] = {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+    }
+    return optimizers[config.optimizer](groups, fused=True)

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import dataclasses
+import signal
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import identica as idt
+from identica.training import Callback, TrainConfig, TrainingDiverged, TrainState, make_step, train
+from tests.training.conftest import SMALL
+
+
+def weights(module: nn.Module) -> torch.Tensor:
+    return torch.cat([v.detach().double().flatten() for v in module.state_dict().values()])
+
+
+def test_equal_seeds_give_equal_runs_and_other_seeds_others(parts: Any) -> None:
+    runs = [train(*parts(), SMALL, seed=seed, quiet=True) for seed in (0, 0, 1)]
+    assert torch.equal(weights(runs[0].encoder), weights(runs[1].encoder))
+    assert not torch.equal(weights(runs[0].encoder), weights(runs[2].encoder))
+    assert [r.scores for r in runs[0].history] == [r.scores for r in runs[1].history]
+
+
+def test_how_often_one_looks_does_not_change_training(parts: Any) -> None:
+    often = train(*parts(), dataclasses.replace(SMALL, eval_every=3, eval_samples=300), quiet=True)
+    rarely = train(*parts(), dataclasses.replace(SMALL, eval_every=40), quiet=True)
+    assert torch.equal(weights(often.encoder), weights(rarely.encoder))
+
+
+def test_a_loop_of_ones_own_ends_where_train_ends(parts: Any) -> None:
+    process, encoder, objective = parts()
+    state = TrainState.create(encoder, objective, SMALL, seed=0)
+    step = make_step(process, state, SMALL)
+    for _ in range(SMALL.steps):
+        step()
+    reference = train(*parts(), SMALL, seed=0, quiet=True)
+    assert torch.equal(weights(encoder), weights(reference.encoder))
+
+
+def test_records_hold_the_terms_averaged_since_the_last_one(parts: Any) -> None:
+    process, encoder, objective = parts()
+    state = TrainState.create(encoder, objective, SMALL, seed=0)
+    step = make_step(process, state, SMALL)
+    losses = [step().loss.item() for _ in range(10)]
+    run = train(*parts(), SMALL, seed=0, quiet=True)
+    assert [r.step for r in run.history] == [0, 10, 20, 30, 40]
+    assert run.history[0].terms == {}
+    assert run.history[1]["loss"] == pytest.approx(sum(losses) / 10, rel=1e-6)
+    assert run.history[1]["log_partition"] - run.history[1]["alignment"] == pytest.approx(
+        run.history[1]["loss"], rel=1e-5
+    )
+
+
+def test_training_learns(parts: Any) -> None:
+    config = dataclasses.replace(SMALL, steps=400, batch_size=256, lr=3e-3, eval_every=400)
+    run = train(*parts(), config, quiet=True)
+    assert run.history[-1]["r2"] > run.history[0]["r2"]
+    assert run.scores["r2"] > 0.9
+
+
+def test_the_objectives_own_parameters_have_their_own_learning_rate(parts: Any) -> None:
+    process, encoder, objective = parts()
+    config = dataclasses.replace(SMALL, lr=0.0, similarity_lr=1e-2)
+    before_encoder, before_objective = weights(encoder), weights(objective)
+    train(process, encoder, objective, config, quiet=True)
+    assert torch.equal(before_encoder, weights(encoder))
+    assert not torch.equal(before_objective, weights(objective))
+
+
+def test_supervised_needs_no_special_loop(parts: Any) -> None:
+    process, encoder, _ = parts()
+    config = dataclasses.replace(SMALL, steps=300, batch_size=256, lr=3e-3, eval_every=300)
+    run = train(process, encoder, idt.Supervised(), config, quiet=True)
+    assert run.scores["mcc"] > 0.95
+
+
+def test_bf16_trains_and_keeps_float32_weights(parts: Any) -> None:
+    run = train(*parts(), dataclasses.replace(SMALL, precision="bf16"), quiet=True)
+    assert all(p.dtype == torch.float32 for p in run.encoder.parameters())
+    assert run.history[-1]["loss"] < run.history[1]["loss"]
+
+
+class Poison(nn.Module):
+    """An encoder whose output turns NaN at a certain call."""
+
+    def __init__(self, inner: nn.Module, at: int) -> None:
+        super().__init__()
+        self.inner, self.at, self.calls = inner, at, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.calls += 1
+        h: torch.Tensor = self.inner(x)
+        return h * float("nan") if self.training and self.calls == self.at else h
+
+
+def test_a_nan_names_its_step_and_keeps_the_last_good_checkpoint(parts: Any, tmp_path: Any) -> None:
+    process, encoder, objective = parts()
+    with pytest.raises(TrainingDiverged, match=r"NaN or infinite at step 23\. The last good checkpoint is kept"):
+        train(process, Poison(encoder, 23), objective, SMALL, out=tmp_path, quiet=True)
+    kept = idt.load(tmp_path, encoder=Poison(parts()[1], 0))
+    assert kept.step == 21
+    assert bool(weights(kept.encoder).isfinite().all())
+
+
+class Watcher(Callback):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def on_start(self, state: TrainState, config: TrainConfig) -> None:
+        self.calls.append("start")
+
+    def on_step(self, state: TrainState) -> None:
+        self.calls.append("step")
+
+    def on_evaluation(self, state: TrainState, record: Any) -> None:
+        self.calls.append("evaluation")
+
+    def on_end(self, run: Any) -> None:
+        self.calls.append("end")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_callbacks_see_everything_in_order(parts: Any) -> None:
+    watcher = Watcher()
+    train(*parts(), dataclasses.replace(SMALL, steps=2, eval_every=2), callbacks=[watcher], quiet=True)
+    assert watcher.calls == ["start", "evaluation", "step", "step", "evaluation", "close", "end"]
+
+
+def test_ctrl_c_finishes_the_step_and_saves(parts: Any, tmp_path: Any) -> None:
+    class Press(Callback):
+        def on_step(self, state: TrainState) -> None:
+            if state.step == 11:
+                signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match="Interrupted at step 11; saved to"):
+        train(*parts(), SMALL, out=tmp_path, callbacks=[Press()], quiet=True)
+    resumed = train(*parts(), SMALL, out=tmp_path, resume=True, quiet=True)
+    assert torch.equal(weights(resumed.encoder), weights(train(*parts(), SMALL, quiet=True).encoder))
+
+
+def test_an_unusable_device_is_a_sentence(parts: Any) -> None:
+    with pytest.raises(ValueError, match="device='cpu' works"):
+        train(*parts(), SMALL, device="cuda:99", quiet=True)
+
+
+def test_nothing_to_train_is_a_sentence(parts: Any) -> None:
+    process, _, _ = parts()
+    with pytest.raises(ValueError, match="nothing to train"):
+        train(process, nn.Identity(), idt.InfoNCE(idt.LpSimilarity(1)), SMALL, quiet=True)
+
+
+def test_progress_lines_when_not_a_terminal(parts: Any, capsys: Any) -> None:
+    train(*parts(), SMALL, description="small")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("small  step 0/40") and "R²" in lines[0]
+    assert lines[-1].startswith("small  step 40/40") and "steps/s" in lines[-1] and "loss" in lines[-1]
+    train(*parts(), SMALL, quiet=True)
+    assert capsys.readouterr().err == ""
