@@ -1,0 +1,151 @@
+"""Samplers against straightforward numpy versions, side by side in one run.
+
+    python benchmarks/samplers.py [--n 6144] [--dim 10] [--repeats 15]
+
+Prints median milliseconds for a batch of n draws, each around its own location, and the ratio. The
+numpy versions are what one would write first: vectorised rejection that redraws what was refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+import identica as idt
+
+SCALE, POWER, CONCENTRATIONS = 0.05, 3.0, (1.0, 10.0)
+ANISOTROPIC = (5.0, 25.0)
+
+
+def truncated_by_rows(draw: Callable[[tuple[int, ...]], np.ndarray], loc: np.ndarray) -> np.ndarray:
+    """Redraw a whole row until all its coordinates lie in the box."""
+    x = loc + draw(loc.shape)
+    todo = np.flatnonzero(((x < 0) | (x > 1)).any(axis=1))
+    while todo.size:
+        x[todo] = loc[todo] + draw((todo.size, loc.shape[1]))
+        todo = todo[((x[todo] < 0) | (x[todo] > 1)).any(axis=1)]
+    return x
+
+
+def truncated_by_coordinates(draw: Callable[[tuple[int, ...]], np.ndarray], loc: np.ndarray) -> np.ndarray:
+    """Redraw only the coordinates that left the box."""
+    loc, shape = loc.ravel(), loc.shape
+    x = loc + draw(loc.shape)
+    todo = np.flatnonzero((x < 0) | (x > 1))
+    while todo.size:
+        x[todo] = loc[todo] + draw(todo.shape)
+        todo = todo[(x[todo] < 0) | (x[todo] > 1)]
+    return x.reshape(shape)
+
+
+def generalized_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Generalised normal noise: a gamma variable to the power 1/β with a random sign."""
+    magnitude = rng.standard_gamma(1 / POWER, shape) ** (1 / POWER)
+    return SCALE * magnitude * rng.choice((-1.0, 1.0), shape)
+
+
+def von_mises_fisher(rng: np.random.Generator, loc: np.ndarray, kappa: float) -> np.ndarray:
+    """Wood's rejection for the cosine, a tangent direction for the rest."""
+    n, d = loc.shape
+    b = (d - 1) / (2 * kappa + np.sqrt(4 * kappa**2 + (d - 1) ** 2))
+    x0 = (1 - b) / (1 + b)
+    c = kappa * x0 + (d - 1) * np.log(1 - x0**2)
+    cosine, todo = np.empty(n), np.arange(n)
+    while todo.size:
+        z = rng.beta((d - 1) / 2, (d - 1) / 2, todo.size)
+        w = (1 - (1 + b) * z) / (1 - (1 - b) * z)
+        accept = kappa * w + (d - 1) * np.log(1 - x0 * w) - c >= np.log(rng.random(todo.size))
+        cosine[todo[accept]] = w[accept]
+        todo = todo[~accept]
+    tangent = rng.standard_normal((n, d))
+    tangent -= (tangent * loc).sum(axis=1, keepdims=True) * loc
+    tangent /= np.linalg.norm(tangent, axis=1, keepdims=True)
+    return cosine[:, None] * loc + np.sqrt(1 - cosine**2)[:, None] * tangent
+
+
+def shell(rng: np.random.Generator, loc: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """Add noise, keep what stays within 0.1 of the sphere, project: the approximation of the published code."""
+    x, todo = np.empty_like(loc), np.arange(len(loc))
+    while todo.size:
+        y = loc[todo] + deviation * rng.standard_normal((todo.size, loc.shape[1]))
+        norm = np.linalg.norm(y, axis=1)
+        accept = np.abs(norm - 1) < 0.1
+        x[todo[accept]] = y[accept] / norm[accept, None]
+        todo = todo[~accept]
+    return x
+
+
+def milliseconds(function: Callable[[], object], repeats: int) -> float:
+    """Median over repeats, after two warm-up calls."""
+    times = []
+    for k in range(repeats + 2):
+        begin = time.perf_counter()
+        function()
+        if k >= 2:
+            times.append(time.perf_counter() - begin)
+    return 1000 * statistics.median(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--n", type=int, default=6144)
+    parser.add_argument("--dim", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=15)
+    options = parser.parse_args()
+    n, d, repeats = options.n, options.dim, options.repeats
+    rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
+    box, sphere = idt.BoxUniform(d).sample(n, generator), idt.SphereUniform(d).sample(n, generator)
+    box_np, sphere_np = box.double().numpy(), sphere.double().numpy()
+    precision = torch.where(torch.arange(d) < d // 2, *ANISOTROPIC)
+    deviation = (1 / precision.sqrt()).double().numpy()
+
+    def laplace(shape: tuple[int, ...]) -> np.ndarray:
+        return rng.laplace(0.0, SCALE, shape)
+
+    def gennorm(shape: tuple[int, ...]) -> np.ndarray:
+        return generalized_normal(rng, shape)
+
+    def normal(shape: tuple[int, ...]) -> np.ndarray:
+        return rng.normal(0.0, SCALE, shape)
+
+    truncated = {
+        "truncated Laplace 0.05": (idt.Conditional(idt.TruncatedLaplace, scale=SCALE), laplace),
+        "truncated GenNorm β=3 0.05": (
+            idt.Conditional(idt.TruncatedGeneralizedNormal, scale=SCALE, power=POWER),
+            gennorm,
+        ),
+        "truncated normal 0.05": (idt.Conditional(idt.TruncatedNormal, scale=SCALE), normal),
+    }
+    rows: list[tuple[str, float, list[tuple[str, float]]]] = []
+
+    def ours(conditional: idt.Conditional, loc: torch.Tensor) -> float:
+        return milliseconds(lambda: conditional.unchecked(loc).sample(generator=generator), repeats)
+
+    for name, (conditional, draw) in truncated.items():
+        baselines = [
+            ("per row", milliseconds(lambda draw=draw: truncated_by_rows(draw, box_np), repeats)),
+            ("per coordinate", milliseconds(lambda draw=draw: truncated_by_coordinates(draw, box_np), repeats)),
+        ]
+        rows.append((name, ours(conditional, box), baselines))
+    for kappa in CONCENTRATIONS:
+        baseline = milliseconds(lambda kappa=kappa: von_mises_fisher(rng, sphere_np, kappa), repeats)
+        conditional = idt.Conditional(idt.VonMisesFisher, concentration=kappa)
+        rows.append((f"von Mises–Fisher κ={kappa:g}", ours(conditional, sphere), [("rejection", baseline)]))
+    conditional = idt.Conditional(idt.FisherBingham, precision=precision)
+    baseline = milliseconds(lambda: shell(rng, sphere_np, deviation), max(3, repeats // 3))
+    rows.append(("Fisher–Bingham Λ=5/25", ours(conditional, sphere), [("shell (approximate)", baseline)]))
+
+    print(f"n = {n}, d = {d}, float32, {torch.get_num_threads()} threads, medians of {repeats} calls [ms]")
+    print(f"{'family':<28}{'ours':>8}   numpy")
+    for name, mine, baselines in rows:
+        others = "   ".join(f"{label} {value:.2f} ({value / mine:.1f}×)" for label, value in baselines)
+        print(f"{name:<28}{mine:>8.2f}   {others}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Experiments: the demo, and in time the papers' tables and figures as data."""
