@@ -135,3 +135,8 @@ def test_bad_values() -> None:
     with pytest.raises(NotImplementedError, match="no reparameterised sampler"):
         uniform.rsample()
     assert isinstance(uniform.support, OnSphere)
+
+
+def test_a_radius_of_whole_numbers_is_a_radius() -> None:
+    draws = SphereUniform(3, torch.tensor([[1], [2]])).sample(4, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(draws.norm(dim=-1), torch.tensor([1.0, 2.0]).expand(4, 2))

@@ -28,7 +28,8 @@ class SphereUniform(LatentDistribution):
 
     def __init__(self, dim: int, radius: Parameter = 1.0, *, validate_args: bool | None = None) -> None:
         Sphere(dim)  # checks dim
-        self.radius = torch.as_tensor(radius, dtype=None if isinstance(radius, Tensor) else torch.get_default_dtype())
+        is_floating = isinstance(radius, Tensor) and radius.is_floating_point()
+        self.radius = torch.as_tensor(radius, dtype=None if is_floating else torch.get_default_dtype())
         if self.radius.ndim and self.radius.shape[-1] != 1:
             raise ValueError(
                 f"radius of SphereUniform is one number per row: a number or shape (..., 1), not "

@@ -53,6 +53,7 @@ def _started(count: int) -> ThreadPoolExecutor:
             pool, all_there = ThreadPoolExecutor(count, "identica"), threading.Barrier(count)
 
             def one_thread(_: int) -> None:
+                torch.get_num_threads()  # sets a new thread up to the default; what follows must come after
                 torch.set_num_threads(1)
                 all_there.wait()
 
