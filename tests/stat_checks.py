@@ -15,9 +15,7 @@ from scipy import stats
 FALSE_ALARM = 1e-6
 
 
-def assert_law(
-    draws: torch.Tensor, cdf: Callable[[np.ndarray], np.ndarray], false_alarm: float = FALSE_ALARM
-) -> None:
+def assert_law(draws: torch.Tensor, cdf: Callable[[np.ndarray], np.ndarray], false_alarm: float = FALSE_ALARM) -> None:
     """One-sample Kolmogorov-Smirnov: ``draws: (n,)`` follow the exact one-dimensional law ``cdf``."""
     p_value = stats.kstest(draws.double().cpu().numpy(), cdf).pvalue
     assert p_value > false_alarm, f"KS rejects the law: p = {p_value:.2e}"

@@ -104,9 +104,7 @@ def upward_imports(package: Path, rooms: dict[str, bool]) -> list[str]:
             if target in ("_version", room):
                 continue
             if target not in order:
-                found.append(
-                    f"{path}:{line} imports {name}: import it from its room, not from the package's face"
-                )
+                found.append(f"{path}:{line} imports {name}: import it from its room, not from the package's face")
             elif order[target] > order[room]:
                 found.append(f"{path}:{line} imports {name}, but {target} is below {room} in the list")
     return found

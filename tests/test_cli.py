@@ -233,9 +233,7 @@ def test_ctrl_c_ends_with_a_sentence_and_130() -> None:
 @pytest.mark.parametrize("wordy", ["chatter", "--help", "doctor"])
 def test_a_closed_pipe_is_silent(wordy: str) -> None:
     command = [sys.executable, "-c", ENDLESS, wordy]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
-    ) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
         assert process.stdout is not None and process.stderr is not None
         if wordy == "chatter":  # ends while writing; the others when they flush
             process.stdout.read(10)

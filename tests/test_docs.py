@@ -18,8 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
-    [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-    + list((ROOT / "docs").glob("*.md"))
+    [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + list((ROOT / "docs").glob("*.md"))
 )
 TIMEOUT = 180
 #: They install, clone or move. (`make` is not run either: its targets are looked up in the Makefile.)
@@ -38,9 +37,7 @@ class Block:
     output: str | None = None
 
     def __str__(self) -> str:
-        return (
-            f"{self.document.relative_to(ROOT) if self.document.is_absolute() else self.document}:{self.line}"
-        )
+        return f"{self.document.relative_to(ROOT) if self.document.is_absolute() else self.document}:{self.line}"
 
 
 def blocks(document: Path, text: str) -> list[Block]:
@@ -99,9 +96,7 @@ def assert_shown(shown: str | None, printed: str) -> None:
 @pytest.mark.parametrize("block", PYTHON, ids=str)
 def test_python_examples_run_and_print_what_is_shown(block: Block, tmp_path: Path) -> None:
     if ">>>" in block.text:
-        example = doctest.DocTestParser().get_doctest(
-            block.text, {}, str(block), str(block.document), block.line
-        )
+        example = doctest.DocTestParser().get_doctest(block.text, {}, str(block), str(block.document), block.line)
         assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example).failed == 0
     else:
         assert_shown(block.output, run([sys.executable, "-c", block.text], tmp_path))
@@ -119,9 +114,7 @@ def test_commands_run(block: Block, line: str, tmp_path: Path) -> None:
     elif words[0] in ("python", "python3"):
         assert_shown(shown, run([sys.executable, *words[1:]], tmp_path))
     else:
-        pytest.fail(
-            f"{block}: nobody knows how to check `{line}`; teach this test, or mark the block as not run."
-        )
+        pytest.fail(f"{block}: nobody knows how to check `{line}`; teach this test, or mark the block as not run.")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -181,7 +174,5 @@ def test_broken_links_are_caught(tmp_path: Path) -> None:
     (tmp_path / "there.md").write_text("# A title, here\n", encoding="utf-8")
     index = tmp_path / "index.md"
     good = "## Own\n[a](there.md) [b](there.md#a-title-here) [c](#own) [d](https://example.org) `[e](x)`\n"
-    index.write_text(
-        good + '[f](gone.md) [g](there.md#no) ![h](gone.png) <img src="gone.svg">', encoding="utf-8"
-    )
+    index.write_text(good + '[f](gone.md) [g](there.md#no) ![h](gone.png) <img src="gone.svg">', encoding="utf-8")
     assert broken_links(index) == ["gone.md", "there.md#no", "gone.png", "gone.svg"]

@@ -46,9 +46,7 @@ spreads = st.sampled_from([1e-6, 0.1, 1.0, 30.0, 1e4])
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(spaces, seeds, spreads, st.sampled_from([torch.float64, torch.float32]))
-def test_projection_lands_in_the_space_and_stays(
-    space: Space, seed: int, spread: float, dtype: torch.dtype
-) -> None:
+def test_projection_lands_in_the_space_and_stays(space: Space, seed: int, spread: float, dtype: torch.dtype) -> None:
     x = points(space, seed, spread, dtype)
     projected = space.project(x)
     assert projected.shape == x.shape and projected.dtype == dtype
@@ -145,9 +143,7 @@ def test_infinite_volume() -> None:
     assert Product(Sphere(3), Euclidean(2)).log_volume() == math.inf
 
 
-@pytest.mark.statistical(
-    false_alarm=1e-6, what="surface area of the sphere from a thin shell hit by box points"
-)
+@pytest.mark.statistical(false_alarm=1e-6, what="surface area of the sphere from a thin shell hit by box points")
 def test_sphere_volume_by_monte_carlo(generator: torch.Generator) -> None:
     """Area ≈ volume of the shell between r (1 ± 0.05), up to a known factor, by counting points of a cube."""
     sphere, n = Sphere(4, 2.0), 200_000
@@ -196,9 +192,7 @@ def test_product() -> None:
     assert product.contains(
         torch.tensor([[0.6, 0.8, 1.0, 7.0, 8.0, 9.0], [0.6, 0.8, 1.5, 7.0, 8.0, 9.0]])
     ).tolist() == [True, False]
-    assert (
-        repr(product) == "Product(Sphere(dim=2, radius=1.0), Box(dim=1, low=0.0, high=1.0), Euclidean(dim=3))"
-    )
+    assert repr(product) == "Product(Sphere(dim=2, radius=1.0), Box(dim=1, low=0.0, high=1.0), Euclidean(dim=3))"
     nested = Product(product, Sphere(3))
     assert nested.dim == 9 and space_from_dict(nested.to_dict()) == nested
     assert Product(Sphere(2), Box(1)) != Product(Box(1), Sphere(2))

@@ -208,9 +208,7 @@ def _devices(torch: ModuleType | None) -> tuple[tuple[Device, ...], str | None]:
     if not usable:
         reasons = [str(warning.message).splitlines()[0] for warning in raised]
         built = torch.version.cuda
-        default = (
-            f"torch is built for CUDA {built}, but finds no device" if built else "torch is built without CUDA"
-        )
+        default = f"torch is built for CUDA {built}, but finds no device" if built else "torch is built without CUDA"
         return tuple(devices), reasons[0] if reasons else default
     for index in range(torch.cuda.device_count()):
         seen = torch.cuda.get_device_properties(index)
@@ -259,9 +257,7 @@ def _advice(core: tuple[Package, ...], extras: tuple[Extra, ...]) -> tuple[Advic
     found = [one for one in advice if one is not None]
     if not _python_fits():
         spelled = " or ".join(".".join(map(str, version)) for version in PYTHONS)
-        found.insert(
-            0, Advice(f"a Python that identica supports, {spelled}", f"python{spelled[:4]} -m venv .venv")
-        )
+        found.insert(0, Advice(f"a Python that identica supports, {spelled}", f"python{spelled[:4]} -m venv .venv"))
     return tuple(found)
 
 

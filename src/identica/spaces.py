@@ -99,9 +99,7 @@ class Sphere(Space):
     def log_volume(self) -> float:
         """log(2 π^(d/2) r^(d-1) / Γ(d/2)), the surface area."""
         d = self.dim
-        return (
-            math.log(2.0) + 0.5 * d * math.log(math.pi) + (d - 1) * math.log(self.radius) - math.lgamma(0.5 * d)
-        )
+        return math.log(2.0) + 0.5 * d * math.log(math.pi) + (d - 1) * math.log(self.radius) - math.lgamma(0.5 * d)
 
     def to_dict(self) -> dict[str, Any]:
         """``{"space": "sphere", "dim": ..., "radius": ...}``."""
@@ -134,8 +132,7 @@ class Box(Space):
             object.__setattr__(self, name, value)
         if not all(-math.inf < a < b < math.inf for a, b in zip(*self._edges(), strict=True)):
             raise ValueError(
-                "A box needs finite edges with low < high in every dimension, "
-                f"not low={self.low}, high={self.high}."
+                f"A box needs finite edges with low < high in every dimension, not low={self.low}, high={self.high}."
             )
 
     def _edges(self) -> tuple[tuple[float, ...], tuple[float, ...]]:

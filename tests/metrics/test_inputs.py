@@ -60,9 +60,7 @@ def test_low_precision_costs_only_its_rounding(
 
 
 @every_score
-def test_whole_numbers_and_booleans_are_numbers(
-    score: Callable[..., Score], z: torch.Tensor, h: torch.Tensor
-) -> None:
+def test_whole_numbers_and_booleans_are_numbers(score: Callable[..., Score], z: torch.Tensor, h: torch.Tensor) -> None:
     whole, signs = (10 * z).long(), h > 0
     assert score(whole, signs) == score(whole.double(), signs.double())
     assert score(whole.numpy(), signs.numpy()) == score(whole, signs)

@@ -42,9 +42,7 @@ def test_rows_are_shuffled_whole_and_within_their_fold(generator: torch.Generato
         assert bool((values != z[fold, :1]).any())
 
 
-def test_shuffling_in_pieces_gives_all_of_them(
-    generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shuffling_in_pieces_gives_all_of_them(generator: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(null_module, "CHUNK", 60)  # three shuffles at a time
     z = torch.rand(10, 2, generator=generator)
     sizes: list[int] = []

@@ -13,6 +13,7 @@ The conventions, once:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -134,7 +135,10 @@ class LatentDistribution(Distribution):
 
     def _uniform(self, shape: Any, generator: torch.Generator | None) -> Tensor:
         """Uniform numbers in [0, 1) in the distribution's dtype."""
-        return torch.rand(Size(shape), generator=generator, device=self._draw_device(generator), dtype=self.dtype)
+        device = self._draw_device(generator)
+        if device.type == "cpu" and self.dtype == torch.float32:
+            return _uniform_float32(Size(shape), generator)
+        return torch.rand(Size(shape), generator=generator, device=device, dtype=self.dtype)
 
     def _normal(self, shape: Any, generator: torch.Generator | None) -> Tensor:
         """Standard normal numbers in the distribution's dtype."""
@@ -165,6 +169,13 @@ class LatentDistribution(Distribution):
                 value = f"{value.item():g}" if value.numel() == 1 else f"tensor{tuple(value.shape)}"
             parts.append(f"{name}={value}")
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _uniform_float32(shape: Size, generator: torch.Generator | None) -> Tensor:
+    """``torch.rand(shape)`` on the CPU, faster: 24 random bits from each half of a 63-bit random integer."""
+    count = math.prod(shape)
+    halves = torch.empty((count + 1) // 2, dtype=torch.int64).random_(generator=generator).view(torch.int32)
+    return halves[:count].bitwise_and_(0xFFFFFF).to(torch.float32).mul_(2.0**-24).view(shape)
 
 
 def _as_size(shape: Any) -> Size:

@@ -74,7 +74,7 @@ class PowerIntegral:
         return _differentiable(s.to(self.dtype), self._integrate, lambda s, _: self.integrand(s))
 
     def around(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """H(low) and H(high) for low ≤ 0 ≤ high."""
+        """H(low) and H(high) for low ≤ 0 ≤ high; without gradients the arguments may be overwritten."""
         return self(low), self(high)
 
     def inverse(self, t: Tensor) -> Tensor:
@@ -116,6 +116,8 @@ class _LaplaceIntegral(PowerIntegral):
 
     def around(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """H(low) and H(high) for low ≤ 0 ≤ high; knowing the signs saves a third of the time."""
+        if not torch.is_grad_enabled():
+            return low.expm1_(), high.neg_().expm1_().neg_()
         slope = lambda s, _: self.integrand(s)  # noqa: E731
         below = _differentiable(low, torch.expm1, slope)
         return below, _differentiable(high, lambda s: s.neg().expm1_().neg_(), slope)

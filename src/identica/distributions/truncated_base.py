@@ -118,5 +118,9 @@ class TruncatedFamily(PowerFamily):
 
     def _quantile(self, probability: Tensor) -> Tensor:
         low, high = self._integrals()
-        s = self._integral.inverse(torch.lerp(low, high, probability))
-        return self._inside(torch.addcmul(self.loc, self._width, s))
+        if torch.is_grad_enabled() or low.shape != probability.shape:
+            s = self._integral.inverse(torch.lerp(low, high, probability))
+            return self._inside(torch.addcmul(self.loc, self._width, s))
+        s = self._integral.inverse(low.lerp_(high, probability))
+        x = s.mul_(self._width).add_(self.loc)
+        return torch.minimum(torch.maximum(x, self.low, out=x), self.high, out=x)

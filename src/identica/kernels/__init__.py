@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,16 +21,31 @@ from identica.similarities import Kernel
 
 __all__ = ["IMPLEMENTATIONS", "Partition", "check_impl", "log_partition", "log_partition_dense"]
 
+
+def _log_partition_triton(*codes: Any, **settings: Any) -> Partition:
+    """The Triton kernels, imported when they are first used: the package works without triton."""
+    if not _has_triton():
+        raise ValueError('impl="triton" needs the package triton, which is not installed: use impl="tiled" or "auto".')
+    from identica.kernels.triton_partition import log_partition_triton
+
+    return log_partition_triton(*codes, **settings)
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
 #: Every implementation, by the name that ``impl`` accepts.
 IMPLEMENTATIONS: dict[str, Callable[..., Partition]] = {
     "reference": log_partition_reference,
     "tiled": log_partition_tiled,
+    "triton": _log_partition_triton,
 }
 
-#: Up to this many pairs (CPU) or numbers in the B×M×d intermediate (accelerators) the dense version is the
-#: faster one, and its memory does not matter.
-_DENSE_PAIRS_CPU = 10_000
-_DENSE_NUMBERS_DEVICE = 1 << 24
+#: Up to this many numbers in the B×M×d intermediate the dense version is the faster one, and its memory does
+#: not matter. (On the CPU it is also what PyTorch does not split among threads.)
+_DENSE_NUMBERS_CPU, _DENSE_NUMBERS_DEVICE = 1 << 15, 1 << 24
 
 
 def log_partition(
@@ -55,7 +73,9 @@ def log_partition(
         gradient.
     impl
         ``"reference"``: dense, twice differentiable. ``"tiled"``: memory O(B·d) plus tiles of fixed size, once
-        differentiable. ``"auto"``: the reference for small problems, else the tiles.
+        differentiable. ``"triton"``: fused kernels for CUDA devices, float32 and half precision, memory O(B·d),
+        once differentiable. ``"auto"``: on CUDA devices the fused kernels where they apply; otherwise the
+        reference for small problems, else the tiles.
 
     Half-precision codes are computed with in float32, also under autocast, and the result is float32.
 
@@ -66,18 +86,22 @@ def log_partition(
     check_impl(impl)
     _check(anchors, candidates, mask)
     if impl == "auto":
-        impl = "reference" if _is_small(anchors, candidates) else "tiled"
-    if len(candidates) == 0:
+        impl = _choose(anchors, candidates)
+    if anchors.numel() == 0 or candidates.numel() == 0:
         impl = "reference"
     with full_precision(anchors.device):
         return IMPLEMENTATIONS[impl](anchors, candidates, kernel, exclude_diagonal=exclude_diagonal, mask=mask)
 
 
+def _choose(anchors: Tensor, candidates: Tensor) -> str:
+    if anchors.device.type == "cuda" and anchors.dtype != torch.float64 and _has_triton():
+        return "triton"
+    return "reference" if _is_small(anchors, candidates) else "tiled"
+
+
 def _is_small(anchors: Tensor, candidates: Tensor) -> bool:
-    pairs = len(anchors) * len(candidates)
-    if anchors.device.type == "cpu":
-        return pairs <= _DENSE_PAIRS_CPU
-    return pairs * anchors.shape[1] <= _DENSE_NUMBERS_DEVICE
+    numbers = len(anchors) * len(candidates) * anchors.shape[1]
+    return numbers <= (_DENSE_NUMBERS_CPU if anchors.device.type == "cpu" else _DENSE_NUMBERS_DEVICE)
 
 
 def check_impl(impl: str) -> None:

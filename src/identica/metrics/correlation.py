@@ -32,9 +32,7 @@ def correlations(z: Matrix, h: Matrix, correlation: Correlation = "pearson") -> 
     return (_standardised(z, correlation).T @ _standardised(h, correlation)).clamp(-1.0, 1.0)
 
 
-def mcc(
-    z: Matrix, h: Matrix, correlation: Correlation = "pearson", null: int = 0, seed: int = 0
-) -> MatchedScore:
+def mcc(z: Matrix, h: Matrix, correlation: Correlation = "pearson", null: int = 0, seed: int = 0) -> MatchedScore:
     """Mean absolute correlation of each factor with the code matched to it.
 
     Each column of z is matched to its own column of h such that the sum of absolute correlations is largest

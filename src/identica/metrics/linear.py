@@ -98,9 +98,7 @@ def block_r2(
     )
 
 
-def _scored(
-    z: Matrix, h: Matrix, cross_fit: bool, seed: int, null: int, name: str
-) -> tuple[Score, Tensor | None]:
+def _scored(z: Matrix, h: Matrix, cross_fit: bool, seed: int, null: int, name: str) -> tuple[Score, Tensor | None]:
     """The score over all dimensions, and the R² of every shuffle ``(null, d)`` if a null was asked for."""
     z, h = as_matrices(z, h, least_rows=4 if cross_fit else 3)
     permutations, generator = as_count(null), as_generator(seed)
@@ -204,9 +202,7 @@ def _columns(name: str | int, block: Any, dims: int) -> list[int]:
         )
     columns: list[int] = index.tolist()
     if min(columns) < 0 or max(columns) >= dims:
-        raise ValueError(
-            f"Block {name!r} names columns {columns}, but z has {dims} columns, numbered 0 to {dims - 1}."
-        )
+        raise ValueError(f"Block {name!r} names columns {columns}, but z has {dims} columns, numbered 0 to {dims - 1}.")
     if len(set(columns)) < len(columns):
         raise ValueError(f"Block {name!r} names a column twice: {columns}. Name each column once.")
     return columns

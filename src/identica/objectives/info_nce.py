@@ -124,7 +124,7 @@ class InfoNCE(Objective):
         return ", ".join(f"{k}={v!r}" for k, v in self.settings().items() if v != defaults[k])
 
 
-def AnInfoNCE(  # noqa: N802 (named like the loss it makes)
+def AnInfoNCE(
     dim: int, init: float | Tensor = 1.0, trainable: bool = True, link: Literal["log", "softplus"] = "log"
 ) -> InfoNCE:
     """InfoNCE with a learned diagonal precision (B, Eq. 3): ``InfoNCE(Anisotropic(dim, ...))``.

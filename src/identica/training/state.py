@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,13 +83,16 @@ class TrainState:
         return self.generator.device
 
     def read_terms(self) -> dict[str, float]:
-        """The terms averaged since the last call (waits for the device), and start a new average."""
+        """The terms averaged since the last call (waits for the device), and start a new average.
+
+        Terms that the objective does not have are left out; the loss is always there.
+        """
         if self.summed_steps == 0:
             return {}
         means = (self.sums / self.summed_steps).tolist()
         self.sums.zero_()
         self.summed_steps = 0
-        return dict(zip(SUMMED, means, strict=True))
+        return {k: v for k, v in zip(SUMMED, means, strict=True) if k == "loss" or not math.isnan(v)}
 
 
 def make_optimizer(encoder: nn.Module, objective: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
