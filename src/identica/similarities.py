@@ -95,7 +95,7 @@ class Similarity(nn.Module):
     def rescale(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """Codes ``(..., d)`` → codes ``(..., d)`` such that ``u(a, b) = kernel(a', b')``.
 
-        The Lp kernels are symmetric: given one tensor twice, their similarities return one tensor twice, from
+        All kernels are symmetric: given one tensor twice, our similarities return one tensor twice, from
         which the all-pairs kernels see that half of the pairs are enough. Half-precision codes come back in
         float32: dividing by a small temperature would overflow them.
         """
@@ -179,8 +179,10 @@ class DotProduct(_Tempered):
         return Kernel("dot")
 
     def rescale(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """(a/τ, b)."""
+        """(a/τ, b); one tensor given twice becomes a/√τ twice."""
         self._check(a, b)
+        if a is b:
+            return _scaled(a, b, self._inverse_temperature(0.5))
         return _times(a, self._inverse_temperature(1.0)), _at_least_float32(b)
 
     def to_dict(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def log_partition_tiled(
     ``tile`` and ``workers`` override how many rows and columns are computed at a time, and by how many threads.
     Differentiable once. Equal calls give equal bits, as long as the number of threads is the same.
     """
-    mirrored = anchors is candidates and mask is None and kernel.name != "dot"
+    mirrored = anchors is candidates and mask is None
     plan = _Plan.of(anchors.device, len(anchors) * len(candidates), tile, workers)
     arguments = (kernel, exclude_diagonal, mask, plan)
     return Partition(*_LogPartition.apply(anchors, None if mirrored else candidates, *arguments))

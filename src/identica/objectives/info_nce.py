@@ -47,8 +47,8 @@ class InfoNCE(Objective):
     in_batch
         Given negatives replace those from the batch; with True they join them.
     impl
-        Which implementation of the log-partition: ``"auto"``, ``"tiled"`` or ``"reference"``
-        (:func:`identica.kernels.log_partition`).
+        Which implementation of the log-partition: ``"auto"``, ``"triton"`` (CUDA), ``"tiled"`` or
+        ``"reference"`` (:func:`identica.kernels.log_partition`).
 
     Called as ``loss(h, h_pos, h_neg=None, mask=None, weights=None)``: ``h`` (B, d); ``h_pos`` (B, d), or
     (B, P, d), averaged over the P positives, each with a denominator of its own; ``h_neg`` (M, d), shared, or
