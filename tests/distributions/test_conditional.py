@@ -109,7 +109,7 @@ def test_bad_values_and_anchors_get_a_sentence() -> None:
         idt.Conditional(idt.TruncatedLaplace, scale=-0.1)(torch.rand(3, 2))
     with pytest.raises(ValueError, match="loc"):
         idt.Conditional(idt.TruncatedLaplace, scale=0.1)(torch.rand(3, 2) + 2)
-    with pytest.raises(ValueError, match="no family called 'Cauchy'"):
+    with pytest.raises(ValueError, match="No such family 'Cauchy'"):
         idt.Conditional.from_dict({"family": "Cauchy", "parameters": {}})
 
 
@@ -119,3 +119,18 @@ def test_tables_are_built_once() -> None:
     prepared = conditional._prepared[(torch.device("cpu"), torch.float32)]
     conditional.unchecked(torch.rand(4, 2)).sample()
     assert conditional._prepared[(torch.device("cpu"), torch.float32)] is prepared
+
+
+def test_whole_numbers_as_anchors_do_not_truncate_the_parameters() -> None:
+    conditional = idt.Conditional(idt.VonMisesFisher, concentration=1.7)
+    assert conditional(torch.tensor([[1, 0, 0]])).concentration.item() == pytest.approx(1.7)
+    assert conditional([[1.0, 0.0, 0.0]]).batch_shape == (1,)  # type: ignore[arg-type]
+
+
+def test_first_used_in_inference_mode_it_still_has_gradients_later() -> None:
+    conditional = idt.Conditional(idt.TruncatedLaplace, scale=0.1)
+    with torch.inference_mode():
+        conditional(torch.rand(4, 3)).sample()
+    anchors = torch.rand(4, 3, requires_grad=True)
+    conditional(anchors).rsample().sum().backward()
+    assert anchors.grad is not None

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -189,3 +190,49 @@ def test_a_full_disk_keeps_the_good_checkpoint(parts: Any, tmp_path: Path, monke
         train(*parts(), SMALL, out=tmp_path, quiet=True)
     assert read_checkpoint(checkpoint_path(tmp_path))[1]["step"] == 7
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint.safetensors"], "a half-written file was left behind"
+
+
+def test_another_process_or_objective_is_refused(parts: Any, tmp_path: Path) -> None:
+    process, encoder, objective = parts()
+    train(process, encoder, objective, SMALL, out=tmp_path, quiet=True)
+    other = idt.PairProcess(idt.BoxUniform(2), idt.Conditional(idt.TruncatedLaplace, scale=0.4), mixing=process.mixing)
+    with pytest.raises(CheckpointError, match="the process is a different one"):
+        train(other, *parts()[1:], SMALL, out=tmp_path, resume=True, quiet=True)
+    colder = idt.InfoNCE(idt.LpSimilarity(1, temperature=0.05, trainable=True))
+    with pytest.raises(CheckpointError, match="the objective is a different one"):
+        train(*parts()[:2], colder, SMALL, out=tmp_path, resume=True, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format_version": None}, "not a checkpoint of this library"),
+        ({"encoder": ...}, "damaged: it lacks encoder"),
+        ({"config": {"stpes": 3}}, "damaged: .*stpes"),
+        ({"history": [{"when": 3}]}, "damaged: .*when"),
+    ],
+)
+def test_a_damaged_header_is_a_sentence(parts: Any, tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    train(*parts(), SMALL, out=tmp_path, quiet=True)
+    path = checkpoint_path(tmp_path)
+    tensors, data = read_checkpoint(path)
+    data = {key: value for key, value in {**data, **change}.items() if value is not ...}
+    save_file(tensors, path, {FORMAT: json.dumps(data)})
+    with pytest.raises(CheckpointError, match=words):
+        idt.load(path)
+
+
+def test_what_a_killed_writer_left_behind_is_cleared_away(parts: Any, tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (tmp_path / f".checkpoint.safetensors.{dead.pid}.abcd").write_bytes(b"half")
+    (tmp_path / f".checkpoint.safetensors.{os.getppid()}.abcd").write_bytes(b"still being written")
+    train(*parts(), SMALL, out=tmp_path, quiet=True)
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [f".checkpoint.safetensors.{os.getppid()}.abcd", "checkpoint.safetensors"]
+
+
+def test_numpy_numbers_are_saved_as_plain_ones(parts: Any, tmp_path: Path) -> None:
+    config = dataclasses.replace(SMALL, lr=np.float32(0.5), batch_size=np.int64(16))
+    run = train(*parts(), config, seed=np.int64(3), out=tmp_path, quiet=True)  # type: ignore[arg-type]
+    assert idt.load(tmp_path).seed == run.seed == 3

@@ -162,3 +162,70 @@ def test_progress_lines_when_not_a_terminal(parts: Any, capsys: Any) -> None:
     assert lines[-1].startswith("small  step 40/40") and "steps/s" in lines[-1] and "loss" in lines[-1]
     train(*parts(), SMALL, quiet=True)
     assert capsys.readouterr().err == ""
+
+
+def test_modes_are_training_while_training_and_evaluation_after(parts: Any) -> None:
+    process, _, objective = parts()
+    frozen = nn.BatchNorm1d(8)
+    encoder = nn.Sequential(nn.Linear(2, 8), frozen, nn.Dropout(0.5), nn.Linear(8, 2)).eval()
+    seen: set[bool] = set()
+
+    class Freeze(Callback):
+        def on_start(self, state: TrainState, config: TrainConfig) -> None:
+            frozen.eval()
+
+        def on_step(self, state: TrainState) -> None:
+            seen.add(encoder.training and not frozen.training)
+
+    run = train(process, encoder, objective, SMALL, callbacks=[Freeze()], quiet=True)
+    assert seen == {True}, "evaluations must leave every submodule as they found it"
+    assert not any(module.training for module in encoder.modules())
+    x = torch.randn(16, 2)
+    assert torch.equal(run(x), run(x))
+
+
+def test_nan_parameters_are_noticed_before_they_are_saved(parts: Any, tmp_path: Any) -> None:
+    """The loss of the step that ruins the parameters is still finite."""
+    process, encoder, objective = parts()
+
+    class Ruin(Callback):
+        def on_step(self, state: TrainState) -> None:
+            if state.step == 14:  # a checkpoint is due
+                with torch.no_grad():
+                    next(encoder.parameters()).fill_(float("nan"))
+
+    with pytest.raises(TrainingDiverged, match=r"A parameter became NaN or infinite by step 14.*is kept"):
+        train(process, encoder, objective, SMALL, out=tmp_path, callbacks=[Ruin()], quiet=True)
+    assert idt.load(tmp_path).step == 7
+
+
+@pytest.mark.parametrize("seed", ["a", 1.5, torch.Generator()])
+def test_a_seed_is_a_whole_number(parts: Any, seed: Any) -> None:
+    with pytest.raises(TypeError, match="whole number"):
+        train(*parts(), SMALL, seed=seed, quiet=True)
+
+
+def test_arguments_in_the_wrong_place_are_named(parts: Any) -> None:
+    process, encoder, objective = parts()
+    with pytest.raises(TypeError, match="encoder of train must be a torch module"):
+        train(process, lambda x: x, objective, SMALL)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="objective of train must be an objective, .* not MLPEncoder"):
+        train(process, objective, encoder, SMALL)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="config of train must be a TrainConfig, not dict"):
+        train(process, encoder, objective, {"steps": 3})  # type: ignore[arg-type]
+
+
+def test_precision_is_honoured_in_a_loop_of_ones_own(parts: Any) -> None:
+    process, encoder, objective = parts()
+    seen: list[str] = []
+
+    class Spy(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(torch.get_float32_matmul_precision())
+            h: torch.Tensor = encoder(x)
+            return h
+
+    config = dataclasses.replace(SMALL, precision="tf32")
+    state = TrainState.create(nn.ModuleList([Spy(), encoder])[0], objective, config)
+    make_step(process, state, config)()
+    assert seen == ["high"] and torch.get_float32_matmul_precision() == "highest"

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.types import Device
 
-from identica.distributions.base import LatentDistribution
+from identica.distributions.base import LatentDistribution, as_loc
+from identica.names import no_such
 from identica.similarities import Similarity
 
 Number = float | tuple[Any, ...]
@@ -51,10 +52,12 @@ class Conditional:
 
     def __call__(self, anchors: Tensor) -> LatentDistribution:
         """p(· | anchors) with all arguments checked: ``anchors: (..., d)`` become the locations."""
+        anchors = as_loc(anchors, self.family.__name__)
         return self._build(anchors, **self._arguments(anchors))
 
     def unchecked(self, anchors: Tensor) -> LatentDistribution:
         """The same without looking at values: never waits for the device. For the training step."""
+        anchors = as_loc(anchors, self.family.__name__)
         return self._build(anchors, **self._arguments(anchors), validate_args=False)
 
     @property
@@ -70,15 +73,17 @@ class Conditional:
     def _arguments(self, like: Tensor) -> dict[str, Any]:
         key = (like.device, like.dtype)
         if key not in self._prepared:
-            parameters: dict[str, Any] = {
-                name: value
-                if name in self.family.settings
-                else torch.tensor(value, device=like.device, dtype=like.dtype)
-                for name, value in self.items
-            }
-            tables = self.family.prepare_tables(like.device, like.dtype, **parameters)
-            self._prepared[key] = parameters | ({} if tables is None else {"tables": tables})
+            with torch.inference_mode(False):  # what is kept outlives the caller's inference mode
+                self._prepared[key] = self._placed(like)
         return self._prepared[key]
+
+    def _placed(self, like: Tensor) -> dict[str, Any]:
+        parameters: dict[str, Any] = {
+            name: value if name in self.family.settings else torch.tensor(value, device=like.device, dtype=like.dtype)
+            for name, value in self.items
+        }
+        tables = self.family.prepare_tables(like.device, like.dtype, **parameters)
+        return parameters | ({} if tables is None else {"tables": tables})
 
     def similarity(self) -> Similarity:
         """The similarity that matches: density ∝ exp(u(anchor, x))."""
@@ -114,6 +119,8 @@ def _location_family(family: Any) -> type[LatentDistribution]:
 
 def _check_names(family: type[LatentDistribution], parameters: Mapping[str, Any]) -> None:
     known = [name for name in family.parameters if name != "loc"]
+    if "loc" in parameters:
+        raise TypeError("The location of a Conditional is the anchor it is called with: leave loc out.")
     unknown = [name for name in parameters if name not in known]
     if unknown:
         raise TypeError(
@@ -142,7 +149,7 @@ def _as_tuples(value: Any) -> Number:
 def _family_named(name: str) -> type[LatentDistribution]:
     families = {family.__name__: family for family in _subclasses(LatentDistribution) if "loc" in family.parameters}
     if name not in families:
-        raise ValueError(f"There is no family called {name!r}; there are {', '.join(sorted(families))}.")
+        raise ValueError(no_such("family", name, sorted(families)))
     return families[name]
 
 

@@ -24,11 +24,16 @@ from torch import Tensor
 
 from identica._version import __version__
 from identica.training.config import TrainConfig
-from identica.training.state import Record, TrainState
+from identica.training.state import Record, TrainState, describe
 
 FORMAT = "identica-checkpoint"
 FORMAT_VERSION = 1
 FILE_NAME = "checkpoint.safetensors"
+#: What the header of a checkpoint always holds.
+_KEYS = (
+    *("config", "started_with", "encoder", "objective", "optimizer", "seed", "device"),
+    *("step", "summed_steps", "seconds", "history"),
+)
 
 
 class CheckpointError(ValueError):
@@ -42,15 +47,28 @@ def checkpoint_path(out: str | os.PathLike[str]) -> Path:
 
 
 def require_writable(out: Path) -> None:
-    """Find out before training, not after it, whether the folder can be written to."""
+    """Find out before training, not after it, whether the folder can be written to; clear away half-written files."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=out):
             pass
+        for left in out.glob(f".{FILE_NAME}.*.*"):
+            if not _is_alive(left.name.split(".")[-2]):  # whoever was writing it was killed
+                left.unlink(missing_ok=True)
     except OSError as error:
         raise CheckpointError(
             f"The output folder {out} cannot be written to ({error.strerror or error}); choose another with out=."
         ) from error
+
+
+def _is_alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except OSError:
+        pass  # it exists, but is not ours
+    return True
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -90,8 +108,9 @@ def save_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
         "format_version": FORMAT_VERSION,
         "versions": {"identica": __version__, "torch": torch.__version__},
         "config": dataclasses.asdict(config),
-        "encoder": _description(state.encoder),
-        "objective": _description(state.objective),
+        "started_with": state.started_with,
+        "encoder": describe(state.encoder),
+        "objective": describe(state.objective),
         "optimizer": groups,
         "seed": state.seed,
         "device": state.device.type,
@@ -122,7 +141,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         ) from error
     try:
         data = json.loads(header[FORMAT])
-        version = data["format_version"]
+        version = int(data["format_version"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is a safetensors file, but not a checkpoint of this library.") from error
     if version > FORMAT_VERSION:
@@ -131,6 +150,14 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"{data.get('versions', {}).get('identica')}; this one reads formats up to {FORMAT_VERSION}): "
             "upgrade identica."
         )
+    missing = [key for key in _KEYS if key not in data] + [key for key in ("generator", "sums") if key not in tensors]
+    try:
+        TrainConfig(**data.get("config", {}))
+        [Record(**record) for record in data.get("history", [])]
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"The header of {path} is damaged: {error}") from error
+    if missing:
+        raise CheckpointError(f"The header of {path} is damaged: it lacks {', '.join(missing)}.")
     return tensors, data
 
 
@@ -142,17 +169,22 @@ def restore(path: Path, state: TrainState, config: TrainConfig) -> None:
         differences.append(f"seed was {data['seed']} and is now {state.seed}")
     if state.device.type != data["device"]:
         differences.append(f"the device was {data['device']} and is now {state.device.type}")
-    if data["encoder"] != _description(state.encoder):
-        differences.append("the encoder is a different one")
-    _refuse(path, differences)
+    differences += [
+        f"the {name} is a different one"
+        for name, description in state.started_with.items()
+        if data["started_with"].get(name) != description
+    ]
+    if differences:
+        raise CheckpointError(
+            f"The checkpoint at {path} belongs to a run with other settings ({'; '.join(differences)}). "
+            "Use the same settings to resume it, or another output folder for a new run."
+        )
     try:
         state.encoder.load_state_dict(_under(tensors, "encoder."))
         state.objective.load_state_dict(_under(tensors, "objective."))
         _load_optimizer(state.optimizer, _under(tensors, "optimizer."), data["optimizer"])
     except (RuntimeError, KeyError, ValueError) as error:
         raise CheckpointError(f"The weights in {path} do not fit this encoder and objective: {error}") from error
-    # Compared after loading: the objective's description holds what it learned (temperature, Λ̂) as well.
-    _refuse(path, [] if data["objective"] == _description(state.objective) else ["the objective is a different one"])
     state.generator.set_state(tensors["generator"])
     state.sums.copy_(tensors["sums"])
     state.step, state.summed_steps = data["step"], data["summed_steps"]
@@ -161,23 +193,8 @@ def restore(path: Path, state: TrainState, config: TrainConfig) -> None:
     state.history[:] = [Record(**record) for record in data["history"]]
 
 
-def _refuse(path: Path, differences: list[str]) -> None:
-    if differences:
-        raise CheckpointError(
-            f"The checkpoint at {path} belongs to a run with other settings ({'; '.join(differences)}). "
-            "Use the same settings to resume it, or another output folder for a new run."
-        )
-
-
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def _description(module: Any) -> Any:
-    """The module as plain data where it can say it, else its class's name."""
-    if hasattr(module, "to_dict"):
-        return json.loads(json.dumps(module.to_dict()))
-    return {"class": type(module).__qualname__}
 
 
 #: Settings of the optimiser's groups that are not saved.

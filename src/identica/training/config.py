@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import operator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, get_args
 
 Optimizer = Literal["adam", "adamw"]
@@ -45,14 +47,20 @@ class TrainConfig:
     precision: Precision = "fp32"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "eval_every", "eval_samples", "checkpoint_every"):
+        least = {"steps": 1, "batch_size": 1, "eval_every": 1, "eval_samples": 8, "checkpoint_every": 1}
+        for name, smallest in least.items():
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}.")
+            if not hasattr(value, "__index__") or isinstance(value, bool) or value < smallest:
+                raise ValueError(f"{name} must be a whole number of at least {smallest}, not {value!r}.")
+            object.__setattr__(self, name, operator.index(value))
         for name in ("lr", "similarity_lr"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
+            if value is None and name == "similarity_lr":
+                continue
+            number = float(value) if isinstance(value, Real) else math.nan
+            if not (math.isfinite(number) and number >= 0):
                 raise ValueError(f"{name} must be a finite number of at least 0, not {value!r}.")
+            object.__setattr__(self, name, number)
         for name, allowed in (("optimizer", Optimizer), ("schedule", Schedule), ("precision", Precision)):
             if getattr(self, name) not in get_args(allowed):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(allowed))}, not {getattr(self, name)!r}.")

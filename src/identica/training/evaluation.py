@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from identica.metrics import MatchedScore, Score, linear_r2, mcc
-from identica.objectives import Objective
+from identica.objectives import InfoNCE, Objective
 from identica.processes import PairProcess, Pairs
 from identica.training.config import derive_seed
 from identica.training.step import Process
@@ -46,14 +47,24 @@ def evaluate(
     """
     if isinstance(generator, int):
         generator = torch.Generator(device=device).manual_seed(generator)
-    was_training = isinstance(encode, nn.Module) and encode.training
-    if isinstance(encode, nn.Module):
-        encode.eval()
     pairs = first_pairs(process.sample(n, generator))
-    h = encode(pairs.x)
-    if isinstance(encode, nn.Module):
-        encode.train(was_training)
+    with _evaluation_mode(encode):
+        h = encode(pairs.x)
     return Evaluation(linear_r2(pairs.z, h), mcc(pairs.z, h), pairs.z, h)
+
+
+@contextmanager
+def _evaluation_mode(encode: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Evaluation mode while it lasts; afterwards every submodule is as it was, also those someone froze."""
+    modules = list(encode.modules()) if isinstance(encode, nn.Module) else []
+    modes = [module.training for module in modules]
+    for module in modules:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
 
 
 @dataclass(frozen=True)
@@ -76,16 +87,23 @@ def excess_loss(
 ) -> ExcessLoss:
     """The loss of an encoder minus that of the true latents with the true density ratio, on the same pairs.
 
-    In expectation it is never negative (B, Thm C.1). Because both losses see the same pairs, most of the
-    sampling noise cancels, and far fewer batches are needed than for either loss alone.
+    With InfoNCE's default settings it is never negative in expectation (B, Thm C.1). Because both losses see
+    the same pairs, most of the sampling noise cancels, and far fewer batches are needed than for either alone.
+    ``include_positive`` and ``self_negatives`` hold for both losses; other negatives have another floor.
     """
+    if not isinstance(objective, InfoNCE) or objective.negatives != "anchors":
+        raise ValueError("excess_loss needs an InfoNCE whose negatives are the other anchors.")
+    if objective.symmetric or objective.in_batch:
+        raise ValueError("excess_loss does not know the floor of a symmetric loss, nor of mixed negatives.")
     if batches < 2:
         raise ValueError(f"excess_loss needs at least two batches for its standard error, not {batches}.")
     generator = torch.Generator(device=process.device).manual_seed(derive_seed(seed, "excess"))
     differences = []
     for _ in range(batches):
         pairs = process.sample(n, generator)
-        truth = process.loss_at_truth(pairs).mean()
+        truth = process.loss_at_truth(
+            pairs, include_positive=objective.include_positive, self_negatives=objective.self_negatives
+        ).mean()
         differences.append(float(objective.compute(encode, pairs).loss.double() - truth))
     return ExcessLoss(statistics.fmean(differences), statistics.stdev(differences) / batches**0.5)
 

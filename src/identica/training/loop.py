@@ -31,7 +31,7 @@ from identica.training.config import TrainConfig, derive_seed
 from identica.training.evaluation import evaluate, first_pairs
 from identica.training.progress import Callback, progress_callback
 from identica.training.state import Record, TrainState
-from identica.training.step import Process, make_step, matmul_precision
+from identica.training.step import Process, make_step
 
 #: Observations an encoder sees before training, to fit its whitening.
 PREPARE_SAMPLES = 8192
@@ -88,7 +88,8 @@ def train(
     The pairs come from one random stream, each evaluation from a stream of its own, both derived from
     ``seed``: how often one looks does not change what is learned.
     """
-    config = config or TrainConfig()
+    config = TrainConfig() if config is None else config
+    _check_parts(process, encoder, objective, config)
     device = _usable_device(device)
     path = None if out is None else checkpoint_path(out)
     if path is not None:
@@ -96,22 +97,35 @@ def train(
         if path.exists() and not resume:
             raise CheckpointError(f"{path} exists already: pass resume=True to continue that run, or another out=.")
     process = _on_device(process, device, encoder)
-    state = TrainState.create(encoder, objective, config, seed=seed, device=device)
+    state = TrainState.create(encoder, objective, config, seed=seed, device=device, process=process)
     if path is not None and path.exists():
         restore(path, state, config)
     else:
         _prepare(encoder, process, seed, device)
     watchers = [progress_callback(description, quiet=quiet), *callbacks]
+    encoder.train()
     try:
-        with matmul_precision(config.precision):
-            _run(process, state, config, path, watchers)
+        _run(process, state, config, path, watchers)
     finally:
+        encoder.eval()
         for watcher in watchers:
             watcher.close()
     run = TrainingRun(encoder, objective, config, tuple(state.history), state.seconds, state.step, state.seed, path)
     for watcher in watchers:
         watcher.on_end(run)
     return run
+
+
+def _check_parts(process: Any, encoder: Any, objective: Any, config: Any) -> None:
+    """Arguments in the wrong place are the commonest mistake; say which."""
+    for name, value, fits, wanted in (
+        ("process", process, hasattr(process, "sample"), "a PairProcess, or anything with sample(n, generator)"),
+        ("encoder", encoder, isinstance(encoder, nn.Module), "a torch module, such as ResidualEncoder(dim, space)"),
+        ("objective", objective, isinstance(objective, Objective), "an objective, such as InfoNCE(similarity)"),
+        ("config", config, isinstance(config, TrainConfig), "a TrainConfig"),
+    ):
+        if not fits:
+            raise TypeError(f"{name} of train must be {wanted}, not {type(value).__name__}.")
 
 
 def _prepare(encoder: Any, process: Process, seed: int, device: torch.device) -> None:
@@ -142,8 +156,8 @@ def _run(
             if path is not None and (is_last or interrupted.is_set() or state.step % config.checkpoint_every == 0):
                 _stop_if_diverged(state, path)
                 clock.read()
-                _save(path, state, config, must_succeed=is_last)
-            if interrupted.is_set():
+                _save(path, state, config, must_succeed=is_last or interrupted.is_set())
+            if interrupted.is_set() and not is_last:
                 raise KeyboardInterrupt(_interruption_message(state, path))
 
 
@@ -161,13 +175,21 @@ def _evaluate(
 
 def _stop_if_diverged(state: TrainState, path: Path | None) -> None:
     bad = int(state.first_bad_step)
-    if bad < 0:
+    if bad >= 0:
+        what = f"The loss was NaN or infinite at step {bad + 1}."
+    elif not _is_finite(state.encoder) or not _is_finite(state.objective):
+        what = f"A parameter became NaN or infinite by step {state.step}, though the loss was still finite."
+    else:
         return
     kept = f" The last good checkpoint is kept at {path}." if path is not None and path.exists() else ""
     raise TrainingDiverged(
-        f"The loss was NaN or infinite at step {bad + 1}.{kept} Try a smaller learning rate, a larger temperature, "
-        "or float32 if this run used a lower precision; and check that the data are finite."
+        f"{what}{kept} Try a smaller learning rate, a larger temperature, or float32 if this run used a lower "
+        "precision; and check that the data are finite."
     )
+
+
+def _is_finite(module: nn.Module) -> bool:
+    return all(bool(value.isfinite().all()) for value in module.parameters())
 
 
 def _save(path: Path, state: TrainState, config: TrainConfig, *, must_succeed: bool) -> None:
@@ -269,7 +291,13 @@ def load(
 def _rebuilt(build: Any, description: dict[str, Any], name: str, file: Path) -> Any:
     if set(description) == {"class"}:
         raise CheckpointError(
-            f"{file} holds a {name} of the class {description['class']}, which is not one of this library's: "
+            f"The {name} in {file} is of the class {description['class']}, which is not one of this library's: "
             f"pass one of the same architecture as load(..., {name}=...)."
         )
-    return build(description)
+    try:
+        return build(description)
+    except (TypeError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"The {name} in {file} cannot be rebuilt ({error}); pass one of the same architecture as "
+            f"load(..., {name}=...)."
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.types import Device
 
+from identica._randomness import as_seed
 from identica.objectives import Objective
 from identica.training.config import TrainConfig, derive_seed
 
@@ -38,6 +40,7 @@ class TrainState:
     ``generator`` feeds the training pairs and nothing else. What a step leaves behind stays on the device,
     so that no step waits for it: ``sums`` adds up the objective's terms, ``device_step`` counts like
     ``step``, and ``first_bad_step`` is the first step whose loss was not finite (−1: none yet).
+    ``started_with`` describes the parts before training, so that a checkpoint is resumed with no others.
     """
 
     encoder: nn.Module
@@ -48,6 +51,7 @@ class TrainState:
     device_step: Tensor
     first_bad_step: Tensor
     seed: int
+    started_with: dict[str, Any]
     step: int = 0
     summed_steps: int = 0
     seconds: float = 0.0
@@ -62,8 +66,12 @@ class TrainState:
         *,
         seed: int = 0,
         device: Device = "cpu",
+        process: Any = None,
     ) -> TrainState:
-        """A run at step 0. The encoder and the objective are moved to the device and trained in place."""
+        """A run at step 0. The encoder and the objective are moved to the device and trained in place.
+
+        ``process`` is only described, for the checkpoints' sake.
+        """
         encoder.to(device)
         objective.to(device)
         return cls(
@@ -74,7 +82,8 @@ class TrainState:
             sums=torch.zeros(len(SUMMED), dtype=torch.float64, device=device),
             device_step=torch.zeros((), dtype=torch.int64, device=device),
             first_bad_step=torch.full((), -1, dtype=torch.int64, device=device),
-            seed=seed,
+            seed=as_seed(seed),
+            started_with={"encoder": describe(encoder), "objective": describe(objective), "process": describe(process)},
         )
 
     @property
@@ -93,6 +102,13 @@ class TrainState:
         self.sums.zero_()
         self.summed_steps = 0
         return {k: v for k, v in zip(SUMMED, means, strict=True) if k == "loss" or not math.isnan(v)}
+
+
+def describe(part: Any) -> Any:
+    """A part as plain data where it can say it, else its class's name."""
+    if hasattr(part, "to_dict"):
+        return json.loads(json.dumps(part.to_dict()))
+    return {"class": type(part).__qualname__}
 
 
 def make_optimizer(encoder: nn.Module, objective: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:

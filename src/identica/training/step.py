@@ -48,10 +48,11 @@ def make_step(process: Process, state: TrainState, config: TrainConfig) -> Calla
     def on_device() -> Terms:
         """Everything but the counting on the host; this is what a graph captures."""
         _set_learning_rates(state, config)
-        pairs = process.sample(config.batch_size, state.generator)
-        state.optimizer.zero_grad(set_to_none=True)
-        terms = state.objective.compute(encode, pairs)
-        terms.loss.backward()
+        with matmul_precision(config.precision):
+            pairs = process.sample(config.batch_size, state.generator)
+            state.optimizer.zero_grad(set_to_none=True)
+            terms = state.objective.compute(encode, pairs)
+            terms.loss.backward()
         state.optimizer.step()
         with torch.no_grad():
             _note(state, terms)
