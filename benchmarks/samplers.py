@@ -140,7 +140,8 @@ def main() -> None:
     baseline = milliseconds(lambda: shell(rng, sphere_np, deviation), max(3, repeats // 3))
     rows.append(("Fisher–Bingham Λ=5/25", ours(conditional, sphere), [("shell (approximate)", baseline)]))
 
-    print(f"n = {n}, d = {d}, float32, {torch.get_num_threads()} threads, medians of {repeats} calls [ms]")
+    print(f"n = {n}, d = {d}, {torch.get_num_threads()} threads, ours in float32, numpy in float64")
+    print(f"medians of {repeats} calls [ms]")
     print(f"{'family':<28}{'ours':>8}   numpy")
     for name, mine, baselines in rows:
         others = "   ".join(f"{label} {value:.2f} ({value / mine:.1f}×)" for label, value in baselines)
