@@ -148,6 +148,8 @@ assert not heavy, heavy
     ("arguments", "sentence"),
     [
         (["doctro"], "No such command 'doctro'. Did you mean 'doctor'?"),
+        (["--jsno", "doctor"], "No such option '--jsno'. Did you mean 'identica doctor --json'?"),
+        (["--json", "doctor"], "No such option '--json'. Did you mean 'identica doctor --json'?"),
         (["doctor", "--jsno"], "No such option '--jsno'. Did you mean '--json'?"),
         (["--vresion"], "No such option '--vresion'. Did you mean '--version'?"),
         (["zzz"], "No such command 'zzz'. There are: "),

@@ -33,13 +33,38 @@ def demo(
     from identica.report.demo import write_demo_report
 
     begin = time.monotonic()
-    result = run_demo(out, seed=seed, steps=steps, resume=resume, quiet=quiet)
+    _require_folder(out)
+    try:
+        result = run_demo(out, seed=seed, steps=steps, resume=resume, quiet=quiet)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_interruption(out)) from None
     report = write_demo_report(result, out / "report.html")
     if quiet:
         print(report)
         return
     _print(result)
     print(f"\n{time.monotonic() - begin:.0f} s in all. The report, with pictures: {report}")
+
+
+def _require_folder(out: Path) -> None:
+    """Find out before any training whether the results can be written there."""
+    from identica.training.checkpoint import CheckpointError, require_writable
+
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file, and the results need a folder: choose another with --out.")
+    try:
+        require_writable(out)
+    except CheckpointError as error:
+        reason = getattr(error.__cause__, "strerror", None) or "it cannot be written to"
+        raise ValueError(f"The folder {out} cannot hold the results ({reason}): choose another with --out.") from error
+
+
+def _interruption(out: Path) -> str:
+    from identica.training.checkpoint import FILE_NAME
+
+    if any(out.glob(f"*/{FILE_NAME}")):
+        return f"Interrupted. What was trained so far is kept in {out}: run the same command with --resume to continue."
+    return "Interrupted before anything was saved."
 
 
 def _print(result: Demo) -> None:

@@ -56,11 +56,28 @@ def _usage_sentence(error: Any) -> str:
         return sentence
     mistyped = getattr(error, "option_name", None)
     if mistyped is not None and hasattr(error, "possibilities"):  # NoSuchOption
-        parameters = context.command.get_params(context)
-        known = [name for parameter in parameters for name in (*parameter.opts, *parameter.secondary_opts)]
-        nearest = suggest(mistyped, [name for name in known if name.startswith("-")])
+        options = _options(context)
+        nearest = options.get(suggest(mistyped, options) or "")
         sentence = f"No such option '{mistyped}'." + (f" Did you mean '{nearest}'?" if nearest else "")
     return f"{sentence}\nTry '{context.command_path} --help'."
+
+
+def _options(context: Any) -> dict[str, str]:
+    """Every option that may be meant here, and how it is written: an option of a command comes after that command.
+
+    Before any command that is ``--version`` for ``--version``, and ``identica doctor --json`` for ``--json``.
+    """
+    group = context.command
+    options = {name: name for name in _option_names(group, context)}
+    for command in group.list_commands(context) if hasattr(group, "list_commands") else ():
+        for name in _option_names(group.get_command(context, command), context):
+            options.setdefault(name, f"{context.command_path} {command} {name}")
+    return options
+
+
+def _option_names(command: Any, context: Any) -> list[str]:
+    names = [name for parameter in command.get_params(context) for name in (*parameter.opts, *parameter.secondary_opts)]
+    return [name for name in names if name.startswith("-")]
 
 
 def _input_sentence(error: Exception) -> str | None:

@@ -72,6 +72,7 @@ class _Model:
     name: str
     title: str
     sees: str
+    label: str
     space: Space
     objective: Callable[[], Objective]
     config: TrainConfig
@@ -97,6 +98,7 @@ _MODELS = (
         "supervised",
         "Supervised",
         "the true factors as targets",
+        "supervised",
         Box(DIM),
         lambda: Supervised(),
         _CONFIG,
@@ -105,6 +107,7 @@ _MODELS = (
         "matched",
         "Contrastive, matched objective",
         "pairs only; −‖h − h̃‖₁/λ, as the pairs differ",
+        "matched (L1)",
         Box(DIM),
         lambda: InfoNCE(PAIRS.similarity()),
         _CONFIG,
@@ -113,6 +116,7 @@ _MODELS = (
         "mismatched",
         "Contrastive, rotation-symmetric objective",
         "the same pairs; −‖h − h̃‖₂², unbounded code",
+        "mismatched (L2)",
         Euclidean(DIM),
         lambda: InfoNCE(LpSimilarity(2, temperature=_WRONG_TEMPERATURE)),
         _CONFIG,
@@ -127,10 +131,10 @@ def run_demo(out: Path, *, seed: int = 0, steps: int | None = None, resume: bool
     """
     process = demo_process(seed)
     rows = [DemoRow("identity", "Identity", "the observations themselves", identity_scores(process, seed=seed))]
+    if not resume:  # all of them now: a resumed run must never meet a model of an earlier demo
+        for model in _MODELS:
+            checkpoint_path(out / model.name).unlink(missing_ok=True)
     for model in _MODELS:
-        folder = out / model.name
-        if not resume:
-            checkpoint_path(folder).unlink(missing_ok=True)
         encoder = ResidualEncoder(DIM, model.space, seed=derive_seed(seed, "encoder"))
         run = train(
             process,
@@ -138,10 +142,10 @@ def run_demo(out: Path, *, seed: int = 0, steps: int | None = None, resume: bool
             model.objective(),
             model.config if steps is None else replace(model.config, steps=steps),
             seed=seed,
-            out=folder,
+            out=out / model.name,
             resume=resume,
             quiet=quiet,
-            description=f"{model.title:<42}",
+            description=f"{model.label:<15}",
         )
         evaluation = evaluate(process, run, EVALUATION_SAMPLES, generator=derive_seed(seed, "demo"))
         excess = None

@@ -13,6 +13,9 @@ from html import escape
 
 Point = tuple[float, float]
 
+#: Margins of a line chart, beside its axes.
+LEFT, RIGHT = 58, 24
+
 
 @dataclass(frozen=True)
 class Series:
@@ -73,8 +76,8 @@ def line_chart(
     y_label: str,
     reference: tuple[float, str] | None = None,
     y_range: tuple[float, float] | None = None,
-    width: int = 560,
-    height: int = 300,
+    width: int = 480,
+    height: int = 280,
 ) -> str:
     """Curves over a common axis; ``reference`` is a horizontal line with a label."""
     finite = [p for s in series for p in s.points if all(map(math.isfinite, p))]
@@ -82,12 +85,12 @@ def line_chart(
         return '<p class="muted">No points to draw.</p>'
     values = [y for _, y in finite] + ([reference[0]] if reference else [])
     low, high = y_range or _padded(min(values), max(values))
-    x_axis = Axis(min(x for x, _ in finite), max(x for x, _ in finite), 58, width - 58 - 16)
+    x_axis = Axis(min(x for x, _ in finite), max(x for x, _ in finite), LEFT, width - LEFT - RIGHT)
     y_axis = Axis(low, high, height - 44, -(height - 44 - 14))
     parts = [_frame(x_axis, y_axis, width, height, x_label, y_label)]
     if reference:
         y = y_axis(reference[0])
-        parts.append(f'<line class="reference" x1="{x_axis.start}" x2="{width - 16}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<line class="reference" x1="{x_axis.start}" x2="{width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         # On the left, where a curve that comes down towards the line is still far from it.
         parts.append(f'<text class="tick" x="{x_axis.start + 6}" y="{y - 5:.1f}">{escape(reference[1])}</text>')
     for s in series:
@@ -98,8 +101,17 @@ def line_chart(
         parts.append(
             f'<polyline class="curve {s.colour}"{dash} points="{path}"><title>{escape(s.name)}</title></polyline>'
         )
-    chart = _svg(width, height, parts, ", ".join(s.name for s in series))
-    return chart + legend(series)
+    return _svg(width, height, parts, _in_words(series, x_label, reference), "wide") + legend(series)
+
+
+def _in_words(series: Sequence[Series], x_label: str, reference: tuple[float, str] | None) -> str:
+    """What a line chart shows, for those who do not see it: where each curve starts and ends."""
+    parts = []
+    for s in series:
+        values = [y for _, y in s.points if math.isfinite(y)]
+        if values:
+            parts.append(f"{s.name} by {x_label}, from {values[0]:.3g} to {values[-1]:.3g}")
+    return "; ".join(parts + ([f"{reference[1]} {reference[0]:.3g}"] if reference else []))
 
 
 def legend(series: Sequence[Series]) -> str:
@@ -111,10 +123,10 @@ def legend(series: Sequence[Series]) -> str:
     return f'<div class="legend">{items}</div>'
 
 
-def scatter(points: Sequence[Point], *, x_label: str, y_label: str, note: str = "", size: int = 210) -> str:
+def scatter(points: Sequence[Point], *, x_label: str, y_label: str, note: str = "", size: int = 220) -> str:
     """A cloud of points, for one factor against one code."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
-    x_axis = Axis(*_padded(min(xs), max(xs)), 44, size - 44 - 8)
+    x_axis = Axis(*_padded(min(xs), max(xs)), 60, size - 60 - 8)
     y_axis = Axis(*_padded(min(ys), max(ys)), size - 38, -(size - 38 - 22))
     dots = "".join(f'<circle cx="{x_axis(x):.1f}" cy="{y_axis(y):.1f}" r="1.5"/>' for x, y in points)
     parts = [
@@ -125,8 +137,10 @@ def scatter(points: Sequence[Point], *, x_label: str, y_label: str, note: str = 
     return _svg(size, size, parts, f"{y_label} against {x_label}. {note}")
 
 
-def heatmap(matrix: Sequence[Sequence[float]], *, rows: Sequence[str], columns: Sequence[str], cell: int = 46) -> str:
-    """A matrix of numbers between 0 and 1, darker for larger, each cell with its value."""
+def heatmap(
+    matrix: Sequence[Sequence[float]], *, rows: Sequence[str], columns: Sequence[str], title: str, cell: int = 46
+) -> str:
+    """A matrix of numbers between 0 and 1, each cell with its value and the stronger coloured the larger it is."""
     left, top = 40, 26
     width, height = left + cell * len(columns) + 4, top + cell * len(rows) + 4
     parts = []
@@ -148,7 +162,8 @@ def heatmap(matrix: Sequence[Sequence[float]], *, rows: Sequence[str], columns: 
                 f'<text class="value{strong}" x="{x + cell / 2 - 1}" y="{y + cell / 2 + 4}" '
                 f'text-anchor="middle">{value:.2f}</text></g>'
             )
-    return _svg(width, height, parts, "matrix of correlations")
+    lines = "; ".join(f"{name}: {', '.join(f'{v:.2f}' for v in matrix[i])}" for i, name in enumerate(rows))
+    return _svg(width, height, parts, f"{title}, in the columns {', '.join(columns)}. {lines}")
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
@@ -182,9 +197,8 @@ def _frame(x_axis: Axis, y_axis: Axis, width: int, height: int, x_label: str, y_
     return "".join(parts)
 
 
-def _svg(width: float, height: float, parts: Sequence[str], title: str) -> str:
+def _svg(width: float, height: float, parts: Sequence[str], title: str, kind: str = "small") -> str:
     return (
-        f'<svg viewBox="0 0 {width} {height}" style="max-width:{width}px" role="img" aria-label="{escape(title)}">'
-        + "".join(parts)
-        + "</svg>"
+        f'<svg class="{kind}" viewBox="0 0 {width} {height}" style="max-width:{width}px" '
+        f'role="img" aria-label="{escape(title)}">' + "".join(parts) + "</svg>"
     )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
+from rich.text import Text
 
 from identica.training.config import TrainConfig
 from identica.training.state import Record, TrainState
@@ -54,19 +58,38 @@ def describe_record(record: Record) -> str:
     return "  ".join(parts)
 
 
+#: Narrower terminals get the scores on a line of their own.
+ONE_LINE_FROM = 110
+
+
+class _Bar(Progress):
+    """The bar, with the scores beside it where there is room and below it where there is not."""
+
+    def __init__(self, console: Console) -> None:
+        self._note_below = console.width < ONE_LINE_FROM
+        note = [] if self._note_below else [TextColumn("{task.fields[note]}", markup=False)]
+        super().__init__(
+            TextColumn("{task.description}", markup=False, table_column=Column(max_width=28, no_wrap=True)),
+            BarColumn(),  # the only column that gives way
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+            *note,
+            console=console,
+        )
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """What is on the screen now."""
+        yield self.make_tasks_table(self.tasks)
+        if self._note_below:
+            yield from (Padding(Text(task.fields["note"]), (0, 0, 0, 2)) for task in self.tasks)
+
+
 class ProgressBar(Callback):
     """A bar with loss, scores, speed and time left."""
 
     def __init__(self, description: str, console: Console) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=console,
-        )
+        self._progress = _Bar(console)
         self._task = self._progress.add_task(description, total=None, speed="", note="")
 
     def on_start(self, state: TrainState, config: TrainConfig) -> None:
