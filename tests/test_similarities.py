@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from identica.similarities import (
     Kernel,
     LpSimilarity,
     Similarity,
+    can_be_rebuilt,
     similarity_from_dict,
 )
 
@@ -189,13 +191,32 @@ def test_a_similarity_of_ones_own_needs_only_forward(codes: tuple[Tensor, Tensor
         mine.rescale(a, b)
 
 
+def test_only_ours_can_be_rebuilt() -> None:
+    class Warmer(DotProduct):
+        pass
+
+    for ours in (DotProduct(), LpSimilarity(1), Anisotropic(2)):
+        assert can_be_rebuilt(ours)
+    assert not can_be_rebuilt(Cosine()) and not can_be_rebuilt(Warmer())
+
+
+def test_numpy_settings_become_plain_ones() -> None:
+    yes, two = np.bool_(True), np.int64(2)
+    for similarity in (
+        DotProduct(np.float32(0.5), yes),  # type: ignore[arg-type]
+        LpSimilarity(two, power=yes, trainable=yes),  # type: ignore[arg-type]
+        Anisotropic(two, trainable=yes),  # type: ignore[arg-type]
+    ):
+        assert repr(similarity_from_dict(json.loads(json.dumps(similarity.to_dict())))) == repr(similarity)
+
+
 def test_mistakes_are_sentences() -> None:
-    for p in (0, -1, math.nan, math.inf):
+    for p in (0, -1, math.nan, math.inf, "2", None):
         with pytest.raises(ValueError, match="positive, finite p"):
-            LpSimilarity(p)
-    for temperature in (0, -1, math.nan, math.inf):
+            LpSimilarity(p)  # type: ignore[arg-type]
+    for temperature in (0, -1, math.nan, math.inf, "0.1", None):
         with pytest.raises(ValueError, match="temperature must be positive and finite"):
-            DotProduct(temperature)
+            DotProduct(temperature)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="one length along the last axis"):
         LpSimilarity(1)(torch.zeros(2, 3), torch.zeros(2, 4))
     with pytest.raises(ValueError, match="codes of length 3 along the last axis"):
@@ -206,8 +227,9 @@ def test_mistakes_are_sentences() -> None:
         Anisotropic(2, torch.tensor([0.0, 1.0]))
     with pytest.raises(ValueError, match="at least 0 and finite"):
         Anisotropic(2, torch.tensor([-1.0, 1.0]), trainable=False)
-    with pytest.raises(ValueError, match="dim must be a whole number"):
-        Anisotropic(0)
+    for dim in (0, 2.7, "2"):
+        with pytest.raises(ValueError, match=f"dim must be a whole number of at least 1, not {dim!r}"):
+            Anisotropic(dim)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='link must be "log" or "softplus"'):
         Anisotropic(2, link="exp")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Unknown similarity 'cosine'"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -198,6 +199,46 @@ def test_product() -> None:
     assert Product(Sphere(2), Box(1)) != Product(Box(1), Sphere(2))
 
 
+def test_whole_numbers_are_points_too() -> None:
+    box = Box(2, 0.5, 1.5)
+    assert not box.contains(torch.tensor([0, 1])) and box.contains(torch.tensor([1, 1]))
+    for space in (box, Box(2, (0.5, 0.5), 1.5)):
+        assert space.project(torch.tensor([0, 3])).tolist() == [0.5, 1.5]
+    assert [edge.tolist() for edge in box.edges(torch.tensor([0, 1]))] == [[0.5, 0.5], [1.5, 1.5]]
+    assert Sphere(2, 5.0).contains(torch.tensor([[3, 4], [3, 3]])).tolist() == [True, False]
+    assert Sphere(2, 10.0).project(torch.tensor([3, 4])).tolist() == pytest.approx([6.0, 8.0])
+    product = Product(Sphere(2), Box(1, 0.25, 0.75))
+    assert product.project(torch.tensor([0, 2, 1])).tolist() == [0.0, 1.0, 0.75]
+
+
+def test_arrays_and_lists_are_points_too() -> None:
+    array = np.array([[0.5, 0.5], [2.0, 0.5]])
+    array.setflags(write=False)
+    for space in (Box(2), Euclidean(2), Product(Box(1), Box(1))):
+        for points_ in (array, array.tolist()):
+            expected = torch.tensor(array)
+            assert torch.equal(space.contains(points_), space.contains(expected))
+            assert torch.equal(space.project(points_).double(), space.project(expected))
+    assert Sphere(2).project([3, 4]).tolist() == pytest.approx([0.6, 0.8])
+    for bad in ("ab", None, [[1.0], [1.0, 2.0]]):
+        with pytest.raises(TypeError, match="holds vectors of numbers, which this .* is not; pass a tensor"):
+            Box(2).contains(bad)  # type: ignore[arg-type]
+
+
+def test_numpy_settings_become_plain_ones() -> None:
+    box = Box(np.int64(2), low=np.array([0.0, -1.0]), high=np.float32(2.0))  # type: ignore[arg-type]
+    assert box == Box(2, (0.0, -1.0), 2.0)
+    sphere = Sphere(np.int64(3), np.float32(2.0))  # type: ignore[arg-type]
+    assert sphere == Sphere(3, 2.0)
+    for space in (box, sphere, Euclidean(np.int32(4))):  # type: ignore[arg-type]
+        assert space_from_dict(json.loads(json.dumps(space.to_dict()))) == space
+
+
+def test_a_sphere_has_no_point_for_rows_without_a_direction() -> None:
+    rows = torch.tensor([[math.inf, 0.0], [math.nan, 1.0], [0.0, 1.0]])
+    assert Sphere(2).project(rows).isnan().tolist() == [[True, True], [True, True], [False, False]]
+
+
 # ------------------------------------------------------------------------------------------------ mistakes
 
 
@@ -213,10 +254,10 @@ def test_a_sphere_needs_two_dimensions() -> None:
         Sphere(1)
 
 
-@pytest.mark.parametrize("radius", [0.0, -1.0, math.inf, math.nan])
-def test_bad_radius(radius: float) -> None:
-    with pytest.raises(ValueError, match="radius of a sphere must be positive and finite"):
-        Sphere(3, radius)
+@pytest.mark.parametrize("radius", [0.0, -1.0, math.inf, math.nan, "a", None])
+def test_bad_radius(radius: object) -> None:
+    with pytest.raises(ValueError, match=f"radius of a sphere must be positive and finite, not {radius!r}"):
+        Sphere(3, radius)  # type: ignore[arg-type]
 
 
 def test_bad_boxes() -> None:
@@ -225,6 +266,9 @@ def test_bad_boxes() -> None:
     for low, high in ((1.0, 1.0), (2.0, 1.0), (-math.inf, 0.0), (0.0, math.nan)):
         with pytest.raises(ValueError, match="low < high"):
             Box(2, low, high)
+    for word in ("ab", "0", None):
+        with pytest.raises(ValueError, match=f"finite edges with low < high in every dimension, not low={word!r}"):
+            Box(2, word)  # type: ignore[arg-type]
 
 
 def test_bad_products() -> None:

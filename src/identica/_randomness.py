@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 
 Randomness = torch.Generator | int
@@ -20,10 +22,16 @@ def as_generator(randomness: Randomness, device: torch.device | str = "cpu") -> 
 
 
 def as_seed(seed: int) -> int:
-    """A seed must be a whole number; returns it."""
-    if not isinstance(seed, int) or isinstance(seed, bool):
+    """The seed as a plain ``int``, if it is a whole number (numpy's count too) that torch can be seeded with."""
+    try:
+        number = None if isinstance(seed, bool) else operator.index(seed)
+    except TypeError:
+        number = None
+    if number is None:
         raise TypeError(
             f"Randomness is a torch.Generator or a whole number used as its seed, not {seed!r}; "
             "pass for example torch.Generator().manual_seed(0), or 0."
         )
-    return seed
+    if not -(2**63) <= number < 2**64:
+        raise ValueError(f"A seed lies between -2**63 and 2**64 - 1, which {number} does not; use a smaller one.")
+    return number

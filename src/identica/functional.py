@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from identica.kernels import Partition, check_impl, log_partition, log_partition_dense
-from identica.similarities import LpSimilarity, Similarity
+from identica.similarities import LpSimilarity, Similarity, at_least_float32
 
 Negatives = Literal["anchors", "positives", "both"]
 
@@ -70,7 +70,8 @@ def info_nce_terms(
     ``h``: (B, d); ``h_pos``: (B, d), or (B, P, d), whose P losses, each with its own denominator, are averaged;
     ``h_neg``: (M, d) shared or (B, M, d) per anchor, in place of the negatives from the batch, or with
     ``in_batch=True`` beside them. ``mask``: bool, True where an item may be a negative: (B, B) for negatives
-    from the batch, (B, M) for given ones, (B, B + M) for both. ``weights``: (B,), for a weighted mean.
+    from the batch, (B, M) for given ones, (B, B + M) for both. ``weights``: (B,), at least 0 (which is not
+    checked), for a weighted mean over the items; the negatives are not weighted.
     """
     h_pos = _with_positives_axis(h, h_pos)
     candidates = _Negatives(
@@ -136,18 +137,28 @@ def spectral_contrastive_terms(
     p(z, z')/(p(z)p(z')) of rank d. With S = diag(``importance``: (d,)) and ``decorrelation`` > 0 this is TriCL
     in the form that its paper prints, with S in every term. Negatives are the other anchors or a given
     ``h_neg``: (M, d) or (B, M, d). O(B·d²): the pair matrix is only built for a ``mask``, (B, B) or (B, M).
+    ``weights``, (B,) and at least 0, weigh the items and their second moment E hhᵀ, not the negatives.
     """
-    h, h_pos = _at_least_float32(h), _at_least_float32(_with_positives_axis(h, h_pos))
+    h, h_pos = at_least_float32(h), at_least_float32(_with_positives_axis(h, h_pos))
     candidates = _Negatives(LpSimilarity(2), "anchors" if h_neg is None else None, True, h_neg, mask, "auto")
     candidates.check(h, weights)
     anchor = h if importance is None else h * importance.to(h.dtype)
     aligned = (anchor[:, None] * h_pos).sum(dim=-1).mean(dim=1)
     per_item = _mean_square_similarity(anchor, h, h_neg, mask) - 2.0 * aligned
     if decorrelation:
-        second_moment = h.T @ h / len(h)
+        second_moment = _second_moment(h, weights)
         identity = torch.eye(h.shape[1], dtype=h.dtype, device=h.device)
         per_item = per_item + decorrelation * (second_moment - identity).square().sum()
     return plain_terms(per_item, weights, alignment=weighted_mean(aligned, weights).detach())
+
+
+def _second_moment(h: Tensor, weights: Tensor | None) -> Tensor:
+    """Σ wᵢhᵢhᵢᵀ / Σ wᵢ of ``h: (B, d)``, ``(d, d)``; like :func:`weighted_mean` in what does not count."""
+    if weights is None:
+        return h.T @ h / len(h)
+    weights = weights.to(h.dtype)[:, None]
+    h = torch.where(weights == 0, 0.0, h)
+    return (weights * h).T @ h / weights.sum().clamp_min(torch.finfo(h.dtype).tiny)
 
 
 def plain_terms(per_item: Tensor, weights: Tensor | None, alignment: Tensor | None = None) -> Terms:
@@ -159,7 +170,10 @@ def plain_terms(per_item: Tensor, weights: Tensor | None, alignment: Tensor | No
 
 
 def weighted_mean(x: Tensor, weights: Tensor | None) -> Tensor:
-    """Σ wᵢxᵢ / Σ wᵢ over ``x: (B,)``. Items of weight 0 do not count, whatever their value; 0 if all are."""
+    """Σ wᵢxᵢ / Σ wᵢ over ``x: (B,)``. Items of weight 0 do not count, whatever their value; 0 if all are.
+
+    Weights must be at least 0. This is not checked: looking at them would wait for the device.
+    """
     if weights is None:
         return x.mean()
     weights = weights.to(x.dtype)
@@ -190,7 +204,7 @@ def partition(
             f"impl={impl!r} needs a similarity with a kernel, which {type(similarity).__name__} does not have: "
             'use impl="auto".'
         )
-    dense = _at_least_float32(similarity.pairwise(anchors, candidates))
+    dense = at_least_float32(similarity.pairwise(anchors, candidates))
     return log_partition_dense(dense, exclude_diagonal=exclude_diagonal, mask=mask)
 
 
@@ -205,7 +219,7 @@ class _Rows(NamedTuple):
 
 def _info_nce_rows(candidates: _Negatives, h: Tensor, h_pos: Tensor, include_positive: bool) -> _Rows:
     """For anchors ``h: (B, d)`` and positives ``h_pos: (B, P, d)``; the P positives are averaged."""
-    aligned = _at_least_float32(candidates.similarity(h[:, None], h_pos))  # (B, P)
+    aligned = at_least_float32(candidates.similarity(h[:, None], h_pos))  # (B, P)
     log_negatives, largest = candidates.partition(h, h_pos)
     count = candidates.count(h, h_pos)
     log_denominator = log_negatives[:, None].expand_as(aligned)
@@ -290,7 +304,7 @@ class _Negatives:
         if self.given is not None and self.given.ndim == 2:
             parts.append(partition(self.similarity, h, self.given, mask=of_given, impl=self.impl))
         elif self.given is not None:
-            own = _at_least_float32(self.similarity(h[:, None], self.given))
+            own = at_least_float32(self.similarity(h[:, None], self.given))
             parts.append(log_partition_dense(own, mask=of_given))
         if len(parts) == 1:
             return parts[0]
@@ -316,7 +330,7 @@ def _mean_square_similarity(anchor: Tensor, h: Tensor, h_neg: Tensor | None, mas
     if h_neg is not None and h_neg.ndim == 3:
         squares = (anchor[:, None] * h_neg).sum(dim=-1).square()
         return squares.mean(dim=1) if mask is None else _masked_mean(squares, mask)
-    candidates = h if h_neg is None else _at_least_float32(h_neg)
+    candidates = h if h_neg is None else at_least_float32(h_neg)
     if mask is not None:
         if h_neg is None:
             mask = mask & ~torch.eye(len(h), dtype=torch.bool, device=h.device)
@@ -347,7 +361,3 @@ def _with_positives_axis(h: Tensor, h_pos: Tensor) -> Tensor:
 
 def _mean(tensors: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(tensors)).mean(dim=0)
-
-
-def _at_least_float32(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

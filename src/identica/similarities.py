@@ -29,6 +29,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from identica._numbers import as_float, whole_number
+
 _SMALLEST_RAW = -80.0  # softplus(-80) is still a normal float32, so that its root has a finite slope
 
 
@@ -132,10 +134,10 @@ class _Tempered(Similarity):
 
     def __init__(self, temperature: float | Tensor, trainable: bool) -> None:
         super().__init__()
-        value = float(temperature)
+        value = as_float(temperature)
         if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"The temperature must be positive and finite, not {value!r}.")
-        self.trainable = trainable
+            raise ValueError(f"The temperature must be positive and finite, not {temperature!r}.")
+        self.trainable = bool(trainable)
         self._temperature = value
         if trainable:  # the logarithm is what is learned, so that the temperature cannot turn negative
             self.log_temperature = nn.Parameter(torch.tensor(math.log(value)))
@@ -183,7 +185,7 @@ class DotProduct(_Tempered):
         self._check(a, b)
         if a is b:
             return _scaled(a, b, self._inverse_temperature(0.5))
-        return _times(a, self._inverse_temperature(1.0)), _at_least_float32(b)
+        return _times(a, self._inverse_temperature(1.0)), at_least_float32(b)
 
     def to_dict(self) -> dict[str, Any]:
         """``{"similarity": "dot", "temperature": ..., "trainable": ...}``."""
@@ -204,9 +206,9 @@ class LpSimilarity(_Tempered):
         self, p: float, temperature: float | Tensor = 1.0, power: bool = True, trainable: bool = False
     ) -> None:
         super().__init__(temperature, trainable)
-        if not (math.isfinite(p) and p > 0):
+        self.p, self.power = as_float(p), bool(power)
+        if not (math.isfinite(self.p) and self.p > 0):
             raise ValueError(f"LpSimilarity needs a positive, finite p, not {p!r}.")
-        self.p, self.power = float(p), bool(power)
 
     @property
     def kernel(self) -> Kernel:
@@ -254,7 +256,7 @@ class Anisotropic(Similarity):
         super().__init__()
         if link not in ("log", "softplus"):
             raise ValueError(f'link must be "log" or "softplus", not {link!r}.')
-        self.dim, self.trainable, self.link = int(dim), trainable, link
+        self.dim, self.trainable, self.link = whole_number(dim, "dim"), bool(trainable), link
         precision = _checked_precision(self.dim, init, trainable)
         if trainable and link == "log":
             self.log_precision = nn.Parameter(precision.log())
@@ -304,8 +306,6 @@ class Anisotropic(Similarity):
 
 
 def _checked_precision(dim: int, init: float | Tensor, trainable: bool) -> Tensor:
-    if dim < 1:
-        raise ValueError(f"dim must be a whole number of at least 1, not {dim!r}.")
     value = torch.as_tensor(init).detach()
     if not value.is_floating_point() or not isinstance(init, Tensor):
         value = value.to(torch.get_default_dtype())
@@ -321,18 +321,24 @@ def _checked_precision(dim: int, init: float | Tensor, trainable: bool) -> Tenso
     return value.expand(dim).clone()
 
 
-def _at_least_float32(x: Tensor) -> Tensor:
+def at_least_float32(x: Tensor) -> Tensor:
+    """``x``, in float32 if it was in half precision."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _times(x: Tensor, scale: float | Tensor) -> Tensor:
-    x = _at_least_float32(x)
+    x = at_least_float32(x)
     return x * (scale.to(x.dtype) if isinstance(scale, Tensor) else scale)
 
 
 def _scaled(a: Tensor, b: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
     scaled = _times(a, scale)
     return scaled, (scaled if a is b else _times(b, scale))
+
+
+def can_be_rebuilt(similarity: Similarity) -> bool:
+    """Whether :func:`similarity_from_dict` can make this similarity from plain data: one of ours can."""
+    return type(similarity) in (DotProduct, LpSimilarity, Anisotropic)
 
 
 def similarity_from_dict(data: dict[str, Any]) -> Similarity:

@@ -17,17 +17,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from identica._numbers import as_float, whole_number
+
+#: Points of a space: a tensor, or a numpy array or (nested) list of numbers, which becomes one.
+Points = Tensor | np.ndarray[Any, Any] | Sequence[Any]
+
 
 class Space(ABC):
-    """A subset of R^dim that one can test membership of, project onto and measure."""
+    """A subset of R^dim that one can test membership of, project onto and measure.
+
+    Points are tensors, numpy arrays or lists; whole numbers are first turned into torch's default dtype.
+    """
 
     dim: int
 
     @abstractmethod
-    def contains(self, x: Tensor, atol: float | None = None) -> Tensor:
+    def contains(self, x: Points, atol: float | None = None) -> Tensor:
         """Whether each row of ``x: (..., dim)`` lies in the space, up to ``atol``; returns ``(...)`` bool.
 
         The default tolerance is 1e-5 in float32, 1e-9 in float64 and 1e-2 in half precision, relative
@@ -35,7 +44,7 @@ class Space(ABC):
         """
 
     @abstractmethod
-    def project(self, x: Tensor) -> Tensor:
+    def project(self, x: Points) -> Tensor:
         """The nearest point of the space, row by row: ``(..., dim) -> (..., dim)``."""
 
     @abstractmethod
@@ -46,22 +55,27 @@ class Space(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Plain data that :func:`space_from_dict` turns back into the space."""
 
-    def _check_rows(self, x: Tensor) -> None:
+    def _rows(self, x: Points) -> Tensor:
+        """``x`` as a floating-point tensor of shape ``(..., dim)``."""
+        if not isinstance(x, Tensor):
+            try:
+                x = torch.tensor(x)
+            except (TypeError, ValueError, RuntimeError):
+                raise TypeError(
+                    f"{self} holds vectors of numbers, which this {type(x).__name__} is not; pass a tensor of "
+                    f"shape (..., {self.dim}), or an array or list of numbers."
+                ) from None
         if x.ndim == 0 or x.shape[-1] != self.dim:
             raise ValueError(
                 f"{self} holds vectors of length {self.dim}, but the last axis of the input of shape "
                 f"{tuple(x.shape)} is not {self.dim}; pass a tensor of shape (..., {self.dim})."
             )
+        return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
 
 def default_atol(dtype: torch.dtype) -> float:
     """Tolerance for membership: what a normalisation in that precision leaves, with room to spare."""
     return {torch.float64: 1e-9, torch.float32: 1e-5}.get(dtype, 1e-2)
-
-
-def _check_dim(dim: int, least: int = 1) -> None:
-    if not isinstance(dim, int) or isinstance(dim, bool) or dim < least:
-        raise ValueError(f"dim must be a whole number of at least {least}, not {dim!r}.")
 
 
 @dataclass(frozen=True)
@@ -72,20 +86,25 @@ class Sphere(Space):
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_dim(self.dim, least=2)
-        if not (math.isfinite(self.radius) and self.radius > 0):
+        object.__setattr__(self, "dim", whole_number(self.dim, "dim", least=2))
+        radius = as_float(self.radius)
+        if not (math.isfinite(radius) and radius > 0):
             raise ValueError(f"The radius of a sphere must be positive and finite, not {self.radius!r}.")
+        object.__setattr__(self, "radius", radius)
 
-    def contains(self, x: Tensor, atol: float | None = None) -> Tensor:
+    def contains(self, x: Points, atol: float | None = None) -> Tensor:
         """Whether the norm of each row is the radius, up to ``atol`` (default: relative to the radius)."""
-        self._check_rows(x)
+        x = self._rows(x)
         if atol is None:
             atol = default_atol(x.dtype) * self.radius
         return (torch.linalg.vector_norm(x, dim=-1) - self.radius).abs() <= atol
 
-    def project(self, x: Tensor) -> Tensor:
-        """Rescale each row to the radius. The zero vector, equally far from all points, goes to +e_1."""
-        self._check_rows(x)
+    def project(self, x: Points) -> Tensor:
+        """Rescale each row to the radius. The zero vector, equally far from all points, goes to +e_1.
+
+        A row with an infinite or NaN entry has no direction and becomes NaN.
+        """
+        x = self._rows(x)
         # Dividing by the largest entry first keeps tiny and huge rows from under- and overflowing.
         largest = x.abs().amax(dim=-1, keepdim=True)
         is_zero = largest == 0
@@ -115,24 +134,25 @@ class Box(Space):
     high: float | tuple[float, ...] = 1.0
 
     def __post_init__(self) -> None:
-        _check_dim(self.dim)
-        for name in ("low", "high"):
-            value = getattr(self, name)
-            if isinstance(value, Tensor):
+        object.__setattr__(self, "dim", whole_number(self.dim, "dim"))
+        given = {"low": self.low, "high": self.high}
+        for name, value in given.items():
+            if isinstance(value, Tensor | np.ndarray):
                 value = value.tolist()
-            if isinstance(value, Sequence):
-                value = tuple(float(v) for v in value)
+            if isinstance(value, Sequence) and not isinstance(value, str):
+                value = tuple(as_float(v) for v in value)
                 if len(value) != self.dim:
                     raise ValueError(
                         f"{name} has {len(value)} entries, but the box has {self.dim} dimensions; "
                         f"give one number, or {self.dim}."
                     )
             else:
-                value = float(value)
+                value = as_float(value)
             object.__setattr__(self, name, value)
         if not all(-math.inf < a < b < math.inf for a, b in zip(*self._edges(), strict=True)):
             raise ValueError(
-                f"A box needs finite edges with low < high in every dimension, not low={self.low}, high={self.high}."
+                f"A box needs finite edges with low < high in every dimension, not low={given['low']!r}, "
+                f"high={given['high']!r}."
             )
 
     def _edges(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -143,18 +163,19 @@ class Box(Space):
     def edges(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """``low`` and ``high`` as tensors of shape ``(dim,)``, on the device and in the dtype of ``like``."""
         low, high = self._edges()
-        return like.new_tensor(low), like.new_tensor(high)
+        dtype = like.dtype if like.is_floating_point() else torch.get_default_dtype()
+        return like.new_tensor(low, dtype=dtype), like.new_tensor(high, dtype=dtype)
 
-    def contains(self, x: Tensor, atol: float | None = None) -> Tensor:
+    def contains(self, x: Points, atol: float | None = None) -> Tensor:
         """Whether every coordinate of each row lies between the edges, up to ``atol``."""
-        self._check_rows(x)
+        x = self._rows(x)
         low, high = self.edges(x)
         slack = (high - low) * default_atol(x.dtype) if atol is None else atol
         return ((x >= low - slack) & (x <= high + slack)).all(dim=-1)
 
-    def project(self, x: Tensor) -> Tensor:
+    def project(self, x: Points) -> Tensor:
         """Clamp each coordinate to the edges."""
-        self._check_rows(x)
+        x = self._rows(x)
         if isinstance(self.low, float) and isinstance(self.high, float):
             return x.clamp(self.low, self.high)
         low, high = self.edges(x)
@@ -176,16 +197,16 @@ class Euclidean(Space):
     dim: int
 
     def __post_init__(self) -> None:
-        _check_dim(self.dim)
+        object.__setattr__(self, "dim", whole_number(self.dim, "dim"))
 
-    def contains(self, x: Tensor, atol: float | None = None) -> Tensor:
+    def contains(self, x: Points, atol: float | None = None) -> Tensor:
         """Whether each row is finite."""
-        self._check_rows(x)
+        x = self._rows(x)
         return torch.isfinite(x).all(dim=-1)
 
-    def project(self, x: Tensor) -> Tensor:
+    def project(self, x: Points) -> Tensor:
         """The input itself: every point is in the space."""
-        self._check_rows(x)
+        x = self._rows(x)
         return x
 
     def log_volume(self) -> float:
@@ -218,17 +239,17 @@ class Product(Space):
         """The dimension of each part."""
         return tuple(space.dim for space in self.spaces)
 
-    def split(self, x: Tensor) -> tuple[Tensor, ...]:
+    def split(self, x: Points) -> tuple[Tensor, ...]:
         """The coordinates of ``x: (..., dim)`` that belong to each part."""
-        self._check_rows(x)
+        x = self._rows(x)
         return torch.split(x, list(self.dims), dim=-1)
 
-    def contains(self, x: Tensor, atol: float | None = None) -> Tensor:
+    def contains(self, x: Points, atol: float | None = None) -> Tensor:
         """Whether every part lies in its space."""
         inside = [s.contains(part, atol) for s, part in zip(self.spaces, self.split(x), strict=True)]
         return torch.stack(inside).all(dim=0)
 
-    def project(self, x: Tensor) -> Tensor:
+    def project(self, x: Points) -> Tensor:
         """Each part projected onto its space."""
         return torch.cat([s.project(part) for s, part in zip(self.spaces, self.split(x), strict=True)], dim=-1)
 

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from identica.encoders import Encoder, MLPEncoder, ResidualEncoder, encoder_from_dict
 from identica.spaces import Box, Euclidean, Product, Space, Sphere
@@ -153,6 +155,33 @@ def test_dict_round_trip(encoder: Encoder, generator: torch.Generator) -> None:
     assert again.to_dict() == encoder.to_dict()
     again.load_state_dict(encoder.state_dict())
     assert torch.equal(again(x), encoder(x))
+
+
+def test_numpy_settings_become_plain_ones() -> None:
+    yes, three = np.bool_(True), np.int64(3)
+    for encoder in (
+        MLPEncoder(three, Box(2), hidden=np.array([4, 5]), whiten=yes, learn_bound=yes, seed=three),  # type: ignore[arg-type]
+        ResidualEncoder(three, Sphere(2), width=three, blocks=three, learn_radius=yes),  # type: ignore[arg-type]
+    ):
+        again = encoder_from_dict(json.loads(json.dumps(encoder.to_dict())))
+        assert again.to_dict() == encoder.to_dict()
+
+
+class Plain(Encoder):
+    def body(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Deeper(ResidualEncoder):
+    pass
+
+
+@pytest.mark.parametrize("encoder", [Plain(2, Euclidean(2), whiten=False), Deeper(2, Box(2), width=4)])
+def test_encoders_of_ones_own_class_say_that_they_cannot_be_rebuilt(encoder: Encoder) -> None:
+    name = type(encoder).__name__
+    assert encoder.to_dict() == {"class": name}
+    with pytest.raises(ValueError, match=f"The encoder '{name}' is not one of identica's"):
+        encoder_from_dict(encoder.to_dict())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

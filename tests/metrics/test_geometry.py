@@ -70,7 +70,9 @@ def test_rotating_or_scaling_z_or_h_changes_nothing() -> None:
     assert orthogonality(0.1 * z @ turn - 1, h).score == pytest.approx(expected)
 
 
+@pytest.mark.statistical(false_alarm=1e-10, what="orthogonality of a noisy rotation, 0.0035·χ₉, below 0.03")
 def test_noise_in_the_codes_does_not_bias_the_map() -> None:
+    # To first order the score is the traceless symmetric part of the error (9 numbers), divided by ‖A‖ = 2.
     z = normal(20_000, 4)
     h = z @ isometry(4, 4, seed=1) + normal(20_000, 4, seed=2)
     assert orthogonality(z, h).score < 0.03
@@ -160,7 +162,9 @@ def test_a_factor_in_two_codes_is_not_alone() -> None:
     assert score.per_dimension == pytest.approx((0.5**0.5, 0.0), abs=1e-10)
 
 
+@pytest.mark.statistical(false_alarm=1e-10, what="permutation distance with noise codes, 0.0058·χ₁₂, below 0.05")
 def test_superfluous_noise_and_constant_codes_hardly_matter() -> None:
+    # Each of 4 codes of noise has a slope of about 0.01 on each of the 3 factors.
     z = normal(10_000, 3)
     extra = [normal(10_000, 4, seed=1), torch.full((10_000, 1), 0.1, dtype=torch.float64)]
     score = permutation_distance(z, torch.cat([*extra, 2 * z], dim=1))

@@ -135,6 +135,18 @@ def test_seed_is_a_whole_number(score: Callable[..., Score], z: torch.Tensor, h:
     for bad in (0.5, None):
         with pytest.raises(TypeError, match=f"seed must be a whole number, not {bad}"):
             score(z, h, seed=bad)
+    with pytest.raises(ValueError, match=r"A seed lies between -2\*\*63 and 2\*\*64 - 1"):
+        score(z, h, seed=2**70)
+
+
+@every_score
+def test_the_largest_numbers_do_not_overflow(score: Callable[..., Score], z: torch.Tensor, h: torch.Tensor) -> None:
+    expected = score(z, h)
+    largest = [x * (1.7e308 / x.abs().max()) for x in (z, h)]
+    assert score(*largest).per_dimension == pytest.approx(expected.per_dimension, rel=1e-9)
+    if score is not orthogonality:  # which looks at the units of the columns
+        uneven = z * torch.tensor([1.0, 1.7e308 / z[:, 1].abs().max(), 1.0])
+        assert score(uneven, h).per_dimension == pytest.approx(expected.per_dimension, rel=1e-9)
 
 
 @pytest.mark.gpu

@@ -201,6 +201,9 @@ def test_a_factor_constant_in_a_fold_gets_a_sentence() -> None:
 # The null
 
 
+@pytest.mark.statistical(
+    false_alarm=1e-5, what="95 % quantile of a null, −0.02 ± 0.016 over seeds (skewed downwards), below 0.05"
+)
 def test_a_real_relation_stands_out_of_the_null() -> None:
     z = normal(200, 3)
     null = linear_r2(z, noisy_codes(z, 3), null=200).null
@@ -237,6 +240,9 @@ def test_p_values_of_noise_are_uniform(cross_fit: bool) -> None:
 # Blocks
 
 
+@pytest.mark.statistical(
+    false_alarm=1e-6, what="held-out R² of noise, −0.036 ± 0.021 over seeds (about a gamma law), above −0.3"
+)
 def test_blocks_average_the_dimensions_of_one_regression() -> None:
     z = normal(400, 5)
     h = torch.cat([z[:, :3] @ normal(3, 3, seed=1), normal(400, 2, seed=2)], dim=1)
@@ -246,7 +252,7 @@ def test_blocks_average_the_dimensions_of_one_regression() -> None:
     assert score.per_block["content"] == pytest.approx(np.mean(whole.per_dimension[:3]))
     assert score.per_block["style"] == pytest.approx(np.mean(whole.per_dimension[3:]))
     assert score.per_block["content"] == pytest.approx(1.0, abs=1e-10)
-    assert abs(score.per_block["style"]) < 0.1
+    assert abs(score.per_block["style"]) < 0.3
     assert score.null is None and score.null_per_block is None
 
 
@@ -275,6 +281,7 @@ def test_blocks_may_be_lists_masks_ranges_and_may_overlap() -> None:
     ("blocks", "sentence"),
     [
         ({}, "blocks is empty"),
+        (None, "blocks names the columns of z in each group, which None does not"),
         ({"content": []}, "Block 'content' must list at least one column"),
         ({"content": 1}, "Block 'content' must list at least one column"),
         ([0, 1], "Block 0 must list at least one column"),

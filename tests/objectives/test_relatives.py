@@ -6,6 +6,7 @@ import itertools
 import json
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from identica.objectives import (
     TriCL,
     objective_from_dict,
 )
-from identica.similarities import Anisotropic, DotProduct, LpSimilarity
+from identica.similarities import Anisotropic, DotProduct, LpSimilarity, Similarity
 
 
 def codes(*shape: int, seed: int = 0) -> Tensor:
@@ -133,9 +134,21 @@ def test_tricl_gradcheck() -> None:
     assert torch.autograd.gradcheck(value, (h, h_pos, start))
 
 
+def test_weights_are_repetitions_in_the_decorrelation_too() -> None:
+    """Given negatives do not depend on the batch, so an item of weight k is k items of weight 1."""
+    h, h_pos, h_neg = codes(3, 2), codes(3, 2, seed=1), codes(5, 2, seed=2)
+    loss = TriCL(2, torch.tensor([0.5, 2.0]), decorrelation=3.0)
+    counts = torch.tensor([1, 4, 0])
+    expected = loss(h.repeat_interleave(counts, dim=0), h_pos.repeat_interleave(counts, dim=0), h_neg)
+    torch.testing.assert_close(loss(h, h_pos, h_neg, weights=counts), expected)
+    h[2] = torch.inf  # without weight it does not count, whatever it is
+    torch.testing.assert_close(loss(h, h_pos, h_neg, weights=counts), expected)
+
+
 def test_tricl_mistakes_are_sentences() -> None:
-    with pytest.raises(ValueError, match="dim must be a whole number"):
-        TriCL(0)
+    for dim in (0, 2.5, "2"):
+        with pytest.raises(ValueError, match=f"dim must be a whole number of at least 1, not {dim!r}"):
+            TriCL(dim)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="one positive number or 3 of them"):
         TriCL(3, init=torch.tensor([1.0, -1.0, 1.0]))
     with pytest.raises(ValueError, match="decorrelation must be finite"):
@@ -186,6 +199,19 @@ def test_ensembles_of_the_wrong_size_are_sentences() -> None:
         loss.compute(lambda x: x, SomePairs(h, h))
     with pytest.raises(ValueError, match="same number of rows, but their batches have 4, 3"):
         loss((h, h[:3]), (h, h[:3]))
+    for name in ("h_neg", "mask", "weights"):
+        with pytest.raises(ValueError, match=f"{name} must be a tuple of 2, one per process, not a single tensor"):
+            loss((h, h), (h, h), **{name: h})
+
+
+@pytest.mark.parametrize(
+    "objective", [InfoNCE(DotProduct()), AlignUniform(), SpectralContrastive(), TriCL(3), Supervised()]
+)
+def test_several_kinds_of_pairs_are_for_ensembles(objective: Objective) -> None:
+    h = codes(4, 3)
+    both = (SomePairs(h, h, z=h), SomePairs(h, h, z=h))
+    with pytest.raises(ValueError, match="takes one kind of pairs, not a tuple of 2, as an EnsembleProcess draws"):
+        objective.compute(lambda x: x, both)
 
 
 # Supervised
@@ -203,6 +229,12 @@ def test_supervised_is_the_mean_squared_error() -> None:
         Supervised()(h, z[:, :2])
     with pytest.raises(ValueError, match="no negatives"):
         Supervised()(h, z, z)
+
+
+def test_supervised_computes_half_precision_codes_in_float32() -> None:
+    h, z = torch.full((4, 2), 300.0, dtype=torch.float16), torch.zeros(4, 2, dtype=torch.float16)
+    loss = Supervised()(h, z)
+    assert loss.dtype == torch.float32 and loss.item() == 90_000
 
 
 # What all share
@@ -277,9 +309,44 @@ def test_an_objective_of_ones_own_needs_only_terms() -> None:
         Objective()(h, h)
 
 
+class Cosine(Similarity):
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.nn.functional.cosine_similarity(a, b, dim=-1)
+
+
+class MyInfoNCE(InfoNCE):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("objective", "name"),
+    [
+        (InfoNCE(Cosine()), "InfoNCE(Cosine)"),
+        (MyInfoNCE(DotProduct()), "MyInfoNCE(DotProduct)"),
+        (EnsembleInfoNCE([DotProduct(), Cosine()]), "EnsembleInfoNCE([DotProduct, Cosine])"),
+    ],
+)
+def test_what_cannot_be_rebuilt_says_so(objective: Objective, name: str) -> None:
+    assert objective.to_dict() == {"class": name}
+    with pytest.raises(ValueError, match="is not one of identica's"):
+        objective_from_dict(objective.to_dict())
+
+
+def test_numpy_settings_become_plain_ones() -> None:
+    yes = np.bool_(True)
+    settings = dict.fromkeys(("include_positive", "self_negatives", "symmetric", "in_batch"), yes)
+    for objective in (
+        InfoNCE(DotProduct(), **settings),  # type: ignore[arg-type]
+        TriCL(np.int64(3)),  # type: ignore[arg-type]
+        AlignUniform(np.float32(0.5), np.int64(1)),  # type: ignore[arg-type]
+    ):
+        assert repr(objective_from_dict(json.loads(json.dumps(objective.to_dict())))) == repr(objective)
+
+
 def test_wrong_alpha_or_p_is_a_sentence() -> None:
-    for alpha in (-0.1, 1.1):
+    for alpha in (-0.1, 1.1, "0.5"):
         with pytest.raises(ValueError, match=r"lies in \[0, 1\]"):
-            AlignUniform(alpha, 1)
-    with pytest.raises(ValueError, match="positive, finite p"):
-        AlignUniform(0.5, 0)
+            AlignUniform(alpha, 1)  # type: ignore[arg-type]
+    for p in (0, "1"):
+        with pytest.raises(ValueError, match="positive, finite p"):
+            AlignUniform(0.5, p)  # type: ignore[arg-type]

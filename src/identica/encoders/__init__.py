@@ -39,6 +39,11 @@ def encoder_from_dict(data: Mapping[str, Any], *, seed: Randomness = 0) -> Encod
     """
     settings = dict(data)
     kind = settings.pop("encoder", None)
+    if set(data) == {"class"}:
+        raise ValueError(
+            f"The encoder {data['class']!r} is not one of identica's: rebuild it yourself and load its weights "
+            "with load_state_dict."
+        )
     if kind not in _ENCODERS:
         raise ValueError(f"Unknown encoder {kind!r}: expected one of {', '.join(_ENCODERS)}.")
     space = space_from_dict(settings.pop("space"))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from identica._numbers import whole_number
 from identica._randomness import Randomness, as_generator
 from identica.encoders.heads import make_head
 from identica.encoders.whiten import Whiten
@@ -17,7 +18,7 @@ from identica.spaces import Space
 class Encoder(nn.Module):
     """f: observations to codes, ``(..., dim_in) -> (..., space.dim)``, ending in ``space``.
 
-    A subclass implements ``body``, from (whitened) inputs to the head's input, and ``to_dict``. With a
+    A subclass implements ``body``, from (whitened) inputs to the head's input. With a
     learned bound or radius the codes live in a box or sphere of the learned size rather than of ``space``'s.
     """
 
@@ -25,12 +26,10 @@ class Encoder(nn.Module):
         self, dim_in: int, space: Space, *, whiten: bool, learn_radius: bool = False, learn_bound: bool = True
     ) -> None:
         super().__init__()
-        if not isinstance(dim_in, int) or isinstance(dim_in, bool) or dim_in < 1:
-            raise ValueError(f"dim_in is the length of the observations, a whole number of at least 1, not {dim_in!r}.")
-        self.dim_in, self.space = dim_in, space
-        self.learn_radius, self.learn_bound = learn_radius, learn_bound
-        self.head = make_head(space, learn_radius=learn_radius, learn_bound=learn_bound)
-        self.whiten = Whiten(dim_in) if whiten else None
+        self.dim_in, self.space = whole_number(dim_in, "dim_in, the length of the observations,"), space
+        self.learn_radius, self.learn_bound = bool(learn_radius), bool(learn_bound)
+        self.head = make_head(space, learn_radius=self.learn_radius, learn_bound=self.learn_bound)
+        self.whiten = Whiten(self.dim_in) if whiten else None
 
     def body(self, x: Tensor) -> Tensor:
         """The network between whitening and head: ``(..., dim_in) -> (..., space.dim)``."""
@@ -48,12 +47,20 @@ class Encoder(nn.Module):
             self.whiten.fit(x)
 
     def to_dict(self) -> dict[str, Any]:
-        """The architecture as plain data; the weights are in ``state_dict``."""
+        """The architecture as plain data; the weights are in ``state_dict``.
+
+        An encoder of your own class, which cannot be rebuilt from plain data, has ``{"class": ...}`` alone.
+        """
+        return {"class": type(self).__qualname__}
+
+    def _settings(self) -> dict[str, Any]:
+        """What all encoders have in common, as plain data."""
         return {
             "dim_in": self.dim_in,
             "space": self.space.to_dict(),
             "learn_radius": self.learn_radius,
             "learn_bound": self.learn_bound,
+            "whiten": self.whiten is not None,
         }
 
     def _check_input(self, x: Tensor) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from identica._numbers import whole_number
 from identica._randomness import Randomness
 from identica.encoders.base import Encoder, make_linear, weight_generator
 from identica.spaces import Space
@@ -48,13 +49,12 @@ class MLPEncoder(Encoder):
         seed: Randomness = 0,
     ) -> None:
         super().__init__(dim_in, space, whiten=whiten, learn_radius=learn_radius, learn_bound=learn_bound)
-        widths = [factor * space.dim for factor in PAPER_WIDTHS] if hidden is None else list(hidden)
-        if not all(isinstance(width, int) and width > 0 for width in widths):
-            raise ValueError(f"hidden holds the widths of the hidden layers, positive whole numbers, not {hidden!r}.")
-        self.hidden, self.negative_slope = tuple(widths), float(negative_slope)
+        widths = [factor * space.dim for factor in PAPER_WIDTHS] if hidden is None else hidden
+        self.hidden = tuple(whole_number(width, "hidden, the widths of the hidden layers: each") for width in widths)
+        self.negative_slope = float(negative_slope)
         generator = weight_generator(seed)
         layers: list[nn.Module] = []
-        for before, after in itertools.pairwise([dim_in, *widths, space.dim]):
+        for before, after in itertools.pairwise([self.dim_in, *self.hidden, space.dim]):
             layers += [make_linear(before, after, generator), nn.LeakyReLU(self.negative_slope)]
         self.network = nn.Sequential(*layers[:-1])
 
@@ -64,9 +64,7 @@ class MLPEncoder(Encoder):
 
     def to_dict(self) -> dict[str, Any]:
         """``{"encoder": "mlp", ...}``."""
-        own = {
-            "hidden": list(self.hidden),
-            "negative_slope": self.negative_slope,
-            "whiten": self.whiten is not None,
-        }
-        return {"encoder": "mlp", **super().to_dict(), **own}
+        if type(self) is not MLPEncoder:
+            return super().to_dict()
+        own = {"hidden": list(self.hidden), "negative_slope": self.negative_slope}
+        return {"encoder": "mlp", **self._settings(), **own}

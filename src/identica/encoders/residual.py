@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from identica._numbers import whole_number
 from identica._randomness import Randomness
 from identica.encoders.base import Encoder, make_linear, weight_generator
 from identica.spaces import Space
@@ -60,16 +61,14 @@ class ResidualEncoder(Encoder):
         seed: Randomness = 0,
     ) -> None:
         super().__init__(dim_in, space, whiten=whiten, learn_radius=learn_radius, learn_bound=learn_bound)
-        width = 20 * space.dim if width is None else width
-        for name, value in (("width", width), ("blocks", blocks)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} of ResidualEncoder must be a whole number of at least 1, not {value!r}.")
+        width = whole_number(20 * space.dim if width is None else width, "width of ResidualEncoder")
+        blocks = whole_number(blocks, "blocks of ResidualEncoder")
         if activation not in _ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}.")
         self.width, self.activation = width, activation
         generator = weight_generator(seed)
-        self.skip = make_linear(dim_in, space.dim, generator)
-        self.first = make_linear(dim_in, width, generator)
+        self.skip = make_linear(self.dim_in, space.dim, generator)
+        self.first = make_linear(self.dim_in, width, generator)
         self.blocks = nn.ModuleList(ResidualBlock(width, activation, generator) for _ in range(blocks))
         self.last = make_linear(width, space.dim, generator, gain=0.0)
 
@@ -82,13 +81,10 @@ class ResidualEncoder(Encoder):
 
     def to_dict(self) -> dict[str, Any]:
         """``{"encoder": "residual", ...}``."""
-        own = {
-            "width": self.width,
-            "blocks": len(self.blocks),
-            "activation": self.activation,
-            "whiten": self.whiten is not None,
-        }
-        return {"encoder": "residual", **super().to_dict(), **own}
+        if type(self) is not ResidualEncoder:
+            return super().to_dict()
+        own = {"width": self.width, "blocks": len(self.blocks), "activation": self.activation}
+        return {"encoder": "residual", **self._settings(), **own}
 
 
 class ResidualBlock(nn.Module):

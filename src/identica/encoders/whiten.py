@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from identica._numbers import whole_number
+
 
 class Whiten(nn.Module):
     """x ↦ W (x − mean) with W Cov(x) Wᵀ = I, fitted once on a sample and fixed from then on.
@@ -31,8 +33,7 @@ class Whiten(nn.Module):
 
     def __init__(self, dim: int, method: Literal["zca", "pca"] = "zca") -> None:
         super().__init__()
-        if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
-            raise ValueError(f"dim of Whiten must be a whole number of at least 1, not {dim!r}.")
+        dim = whole_number(dim, "dim of Whiten")
         if method not in ("zca", "pca"):
             raise ValueError(f'method of Whiten must be "zca" or "pca", not {method!r}.')
         self.dim, self.method = dim, method

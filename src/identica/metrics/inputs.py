@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from identica._randomness import as_seed
+
 #: A torch tensor, anything numpy understands, or nested lists: one row a sample, one column a dimension.
 Matrix = Tensor | np.ndarray[Any, Any] | Sequence[Sequence[float]]
 
@@ -70,7 +72,8 @@ def _as_matrix(value: Matrix, name: str, device: torch.device) -> Tensor:
             f"{row}, column {column}. Scores need finite numbers: look for the cause, or drop those rows "
             "from both z and h."
         )
-    return matrix
+    # No score depends on the unit of a whole matrix: a smaller one keeps sums over the rows from overflowing.
+    return matrix * 2.0**-64 if bool(matrix.abs().amax() > 2.0**960) else matrix
 
 
 def _as_real_tensor(value: Matrix, name: str) -> Tensor:
@@ -109,9 +112,10 @@ def as_count(null: int) -> int:
 def as_generator(seed: int) -> torch.Generator:
     """A generator on the CPU, so that one seed means the same folds and permutations on every device."""
     try:
-        return torch.Generator().manual_seed(operator.index(seed))
+        number = operator.index(seed)
     except TypeError:
         raise TypeError(f"seed must be a whole number, not {seed!r}.") from None
+    return torch.Generator().manual_seed(as_seed(number))
 
 
 def warn_if_few(rows: int, columns: int, *, unit: str, score: str, folds: int = 1, stacklevel: int = 3) -> None:

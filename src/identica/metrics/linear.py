@@ -185,7 +185,13 @@ def _require_variation(z: Tensor, folds: Sequence[Tensor]) -> None:
 
 def _block_columns(blocks: Any, dims: int) -> dict[str | int, list[int]]:
     """The blocks by name, each a list of columns of z, or a sentence that says what is wrong with them."""
-    named = dict(blocks) if isinstance(blocks, Mapping) else dict(enumerate(blocks))
+    try:
+        named = dict(blocks) if isinstance(blocks, Mapping) else dict(enumerate(blocks))
+    except TypeError:
+        raise ValueError(
+            f"blocks names the columns of z in each group, which {blocks!r} does not; pass for example "
+            '{"content": [0, 1], "style": [2]}.'
+        ) from None
     if not named:
         raise ValueError('blocks is empty; pass for example {"content": [0, 1], "style": [2]}.')
     return {name: _columns(name, block, dims) for name, block in named.items()}

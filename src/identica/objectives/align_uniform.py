@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from identica._numbers import as_float
 from identica.functional import align_uniform_terms
 from identica.kernels import check_impl
 from identica.objectives.base import Objective, Terms
@@ -29,12 +30,12 @@ class AlignUniform(Objective):
 
     def __init__(self, alpha: float = 0.5, p: float = 1.0, impl: str = "auto") -> None:
         super().__init__()
-        if not 0.0 <= alpha <= 1.0:
+        self.alpha, self.p, self.impl = as_float(alpha), as_float(p), impl
+        if not 0.0 <= self.alpha <= 1.0:
             raise ValueError(f"alpha weighs uniformity against alignment and lies in [0, 1], not {alpha!r}.")
-        if not (math.isfinite(p) and p > 0):
+        if not (math.isfinite(self.p) and self.p > 0):
             raise ValueError(f"AlignUniform needs a positive, finite p, not {p!r}.")
         check_impl(impl)
-        self.alpha, self.p, self.impl = float(alpha), float(p), impl
 
     def terms(
         self,

@@ -51,7 +51,10 @@ class Objective(nn.Module):
         mask: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """The loss of codes ``h: (B, d)`` and ``h_pos: (B, d)`` or ``(B, P, d)``, a scalar."""
+        """The loss of codes ``h: (B, d)`` and ``h_pos: (B, d)`` or ``(B, P, d)``, a scalar.
+
+        ``weights: (B,)`` must be at least 0; their values are not checked.
+        """
         return self.terms(h, h_pos, h_neg, mask=mask, weights=weights).loss
 
     def terms(
@@ -72,7 +75,17 @@ class Objective(nn.Module):
 
     def compute(self, encoder: Encoder, pairs: Any) -> Terms:
         """Encode the pairs, all views in one call of the encoder, and return the terms."""
-        return self.terms(*encode_pairs(encoder, pairs)[0])
+        return self.terms(*encode_pairs(encoder, self._one_kind(pairs))[0])
+
+    def _one_kind(self, pairs: Any) -> Any:
+        """The pairs, unless they are several kinds of pairs, as an ensemble of processes draws them."""
+        if isinstance(pairs, tuple | list) and not hasattr(pairs, "x"):
+            raise ValueError(
+                f"{type(self).__name__} takes one kind of pairs, not a {type(pairs).__name__} of {len(pairs)}, as "
+                "an EnsembleProcess draws: train on one of its processes, or use EnsembleInfoNCE with a similarity "
+                "for each."
+            )
+        return pairs
 
 
 def encode_pairs(encoder: Encoder, *several: PairsLike) -> list[tuple[Tensor, Tensor, Tensor | None]]:

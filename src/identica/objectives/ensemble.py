@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from identica.objectives.base import Encoder, Objective, Terms, encode_pairs
 from identica.objectives.info_nce import InfoNCE
-from identica.similarities import Similarity
+from identica.similarities import Similarity, can_be_rebuilt
 
 
 class EnsembleInfoNCE(Objective):
@@ -58,7 +58,8 @@ class EnsembleInfoNCE(Objective):
     ) -> Terms:
         """The loss and what it is made of; every argument has one entry per member."""
         nothing = (None,) * len(self.members)
-        arguments = (h, h_pos, h_neg or nothing, mask or nothing, weights or nothing)
+        optional = (nothing if value is None else value for value in (h_neg, mask, weights))
+        arguments = (h, h_pos, *optional)
         for name, value in zip(("h", "h_pos", "h_neg", "mask", "weights"), arguments, strict=True):
             self._check_count(name, value)
         if len({len(codes) for codes in h}) > 1:
@@ -96,7 +97,13 @@ class EnsembleInfoNCE(Objective):
         return self.terms(h, h_pos, h_neg)
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"objective": "ensemble", "similarities": [...], ...}``, with the settings of InfoNCE."""
+        """``{"objective": "ensemble", "similarities": [...], ...}``, with the settings of InfoNCE.
+
+        With a similarity of your own, ``{"class": ...}``, as in :meth:`InfoNCE.to_dict`.
+        """
+        if type(self) is not EnsembleInfoNCE or not all(map(can_be_rebuilt, self.similarities)):
+            names = ", ".join(type(similarity).__qualname__ for similarity in self.similarities)
+            return {"class": f"{type(self).__qualname__}([{names}])"}
         settings = self._members()[0].settings()
         return {"objective": "ensemble", "similarities": [s.to_dict() for s in self.similarities], **settings}
 

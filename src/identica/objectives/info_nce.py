@@ -9,7 +9,7 @@ from torch import Tensor
 from identica.functional import Negatives, info_nce_terms
 from identica.kernels import check_impl
 from identica.objectives.base import Objective, Terms
-from identica.similarities import Anisotropic, Similarity
+from identica.similarities import Anisotropic, Similarity, can_be_rebuilt
 
 _SETTINGS = ("negatives", "include_positive", "self_negatives", "symmetric", "in_batch", "impl")
 
@@ -53,8 +53,8 @@ class InfoNCE(Objective):
     Called as ``loss(h, h_pos, h_neg=None, mask=None, weights=None)``: ``h`` (B, d); ``h_pos`` (B, d), or
     (B, P, d), averaged over the P positives, each with a denominator of its own; ``h_neg`` (M, d), shared, or
     (B, M, d), per anchor. ``mask`` is bool, True where an item may be a negative (False for a known false
-    negative): (B, B) by index in the batch, (B, M) for given negatives, (B, B + M) for both. ``weights`` (B,)
-    make the mean a weighted one. A batch of one without negatives has the loss 0.
+    negative): (B, B) by index in the batch, (B, M) for given negatives, (B, B + M) for both. ``weights`` (B,),
+    at least 0 (which is not checked), make the mean a weighted one. A batch of one without negatives has the loss 0.
 
     >>> import torch
     >>> from identica.similarities import DotProduct
@@ -84,10 +84,10 @@ class InfoNCE(Objective):
         check_impl(impl)
         self.similarity = similarity
         self.negatives: Negatives = negatives
-        self.include_positive = include_positive
-        self.self_negatives = self_negatives
-        self.symmetric = symmetric
-        self.in_batch = in_batch
+        self.include_positive = bool(include_positive)
+        self.self_negatives = bool(self_negatives)
+        self.symmetric = bool(symmetric)
+        self.in_batch = bool(in_batch)
         self.impl = impl
 
     def terms(
@@ -115,7 +115,12 @@ class InfoNCE(Objective):
         return {name: getattr(self, name) for name in _SETTINGS}
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"objective": "info_nce", "similarity": {...}, ...}``."""
+        """``{"objective": "info_nce", "similarity": {...}, ...}``.
+
+        With a similarity of your own, which cannot be rebuilt from plain data, ``{"class": "InfoNCE(...)"}``.
+        """
+        if type(self) is not InfoNCE or not can_be_rebuilt(self.similarity):
+            return {"class": f"{type(self).__qualname__}({type(self.similarity).__qualname__})"}
         return {"objective": "info_nce", "similarity": self.similarity.to_dict(), **self.settings()}
 
     def extra_repr(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from identica._numbers import as_float, whole_number
 from identica.functional import spectral_contrastive_terms
 from identica.objectives.base import Objective, Terms
 
@@ -55,15 +56,13 @@ class TriCL(Objective):
 
     def __init__(self, dim: int, init: float | Tensor = 1.0, decorrelation: float = 1.0) -> None:
         super().__init__()
-        if dim < 1:
-            raise ValueError(f"dim must be a whole number of at least 1, not {dim!r}.")
+        self.dim, self.decorrelation = whole_number(dim, "dim"), as_float(decorrelation)
         start = torch.as_tensor(init, dtype=torch.get_default_dtype())
         if start.ndim > 1 or (start.ndim == 1 and len(start) != dim) or not bool((start > 0).all()):
             raise ValueError(f"init must be one positive number or {dim} of them, not {init!r}.")
-        if not (math.isfinite(decorrelation) and decorrelation >= 0):
+        if not (math.isfinite(self.decorrelation) and self.decorrelation >= 0):
             raise ValueError(f"decorrelation must be finite and at least 0, not {decorrelation!r}.")
-        self.dim, self.decorrelation = dim, float(decorrelation)
-        self.log_importance = nn.Parameter(start.log().expand(dim).clone())
+        self.log_importance = nn.Parameter(start.log().expand(self.dim).clone())
 
     @property
     def importance(self) -> Tensor:

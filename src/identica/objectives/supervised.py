@@ -8,6 +8,7 @@ from torch import Tensor
 
 from identica.functional import plain_terms
 from identica.objectives.base import Encoder, Objective, Terms
+from identica.similarities import at_least_float32
 
 
 class Supervised(Objective):
@@ -37,7 +38,7 @@ class Supervised(Objective):
                 f"Supervised compares codes and latents of one shape (B, d), not {tuple(h.shape)} and "
                 f"{tuple(h_pos.shape)}; the encoder's output must have as many dimensions as z."
             )
-        return plain_terms((h - h_pos).square().mean(dim=1), weights)
+        return plain_terms((at_least_float32(h) - at_least_float32(h_pos)).square().mean(dim=1), weights)
 
     def to_dict(self) -> dict[str, Any]:
         """``{"objective": "supervised"}``."""
@@ -45,6 +46,7 @@ class Supervised(Objective):
 
     def compute(self, encoder: Encoder, pairs: Any) -> Terms:
         """Encode the anchors and compare with their true latents."""
+        pairs = self._one_kind(pairs)
         if getattr(pairs, "z", None) is None:
             raise ValueError("Supervised needs the true latents z of the pairs, which these pairs do not have.")
         return self.terms(encoder(pairs.x), pairs.z)

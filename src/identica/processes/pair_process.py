@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.types import Device
 
+from identica._numbers import whole_number
 from identica._randomness import Randomness, as_generator
 from identica.distributions.conditional import Conditional
 from identica.distributions.foreign import sample_with
@@ -20,8 +21,8 @@ from identica.processes.parts import (
     ConditionalLike,
     as_vectors,
     check_conditional,
-    check_counts,
     check_mixing,
+    checked_counts,
     checked_marginal,
     describe_conditional,
     describe_marginal,
@@ -64,10 +65,10 @@ class PairProcess:
         negatives_per_anchor: int = 0,
         positives_per_anchor: int = 1,
     ) -> None:
-        check_counts(negative_conditional, negatives_per_anchor, positives_per_anchor)
+        counts = checked_counts(negative_conditional, negatives_per_anchor, positives_per_anchor)
+        self.negatives_per_anchor, self.positives_per_anchor = counts
         self.marginal, self.dim = checked_marginal(marginal)
         self.conditional, self.negative_conditional = conditional, negative_conditional
-        self.negatives_per_anchor, self.positives_per_anchor = negatives_per_anchor, positives_per_anchor
         self.mixing: Mixing | None = as_mixing(mixing)
         drawn = sample_with(self.marginal, (1,), as_generator(0, getattr(self.marginal, "device", "cpu")))
         self.device, self.dtype = drawn.device, drawn.dtype
@@ -81,7 +82,7 @@ class PairProcess:
 
         Equal generators give equal pairs. The generator lives on the process's device.
         """
-        z, z_pos, z_neg = self._latents(n, self._generator(generator))
+        z, z_pos, z_neg = self._latents(whole_number(n, "n", least=0), self._generator(generator))
         if self.mixing is None:
             return Pairs(z, z_pos, z, z_pos, z_neg, z_neg)
         views = [view for view in (z, z_pos, z_neg) if view is not None]
@@ -187,8 +188,7 @@ class PairProcess:
         the value is the loss of the truth, but no longer a bound: the theorem is about denominators that hold
         the positive and true negatives, nothing else. Leaving the positive out matters less the larger n is.
         """
-        if n < 1 or batches < 1:
-            raise ValueError(f"optimal_loss needs at least one anchor and one batch, not n={n}, batches={batches}.")
+        n, batches = whole_number(n, "n"), whole_number(batches, "batches")
         exact = self._moved(None, torch.float64, None)
         source = exact._generator(generator)
         per_batch = [

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent, constraints
 from torch.types import Device
 
+from identica._numbers import whole_number
 from identica.distributions.base import LatentDistribution
 from identica.distributions.conditional import Conditional
 from identica.distributions.foreign import sample_with
@@ -107,16 +108,16 @@ def describe_conditional(conditional: ConditionalLike | None) -> dict[str, Any] 
     return conditional.to_dict() if isinstance(conditional, Conditional) else "user function"
 
 
-def check_counts(negative_conditional: object, negatives: int, positives: int) -> None:
-    """Whole numbers, and negatives exactly if there is somewhere to draw them from."""
-    for name, value, least in (("negatives_per_anchor", negatives, 0), ("positives_per_anchor", positives, 1)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+def checked_counts(negative_conditional: object, negatives: int, positives: int) -> tuple[int, int]:
+    """Both as whole numbers; there are negatives exactly if there is somewhere to draw them from."""
+    negatives = whole_number(negatives, "negatives_per_anchor", least=0)
+    positives = whole_number(positives, "positives_per_anchor")
     if (negative_conditional is not None) != (negatives > 0):
         raise ValueError(
             "Hard negatives need both negative_conditional (where they come from) and negatives_per_anchor of "
             "at least 1 (how many); without hard negatives give neither."
         )
+    return negatives, positives
 
 
 def checked_marginal(marginal: Distribution) -> tuple[Distribution, int]:
