@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from identica.distributions import fisher_bingham_sampler
 from identica.distributions.fisher_bingham import FisherBingham
 from identica.distributions.sphere_uniform import SphereUniform
 from identica.spaces import Sphere
@@ -81,9 +82,9 @@ def test_block_law_in_any_dimension(
 ) -> None:
     law = BlockLaw(sizes, precisions, share)
     x = draw(FisherBingham(law.loc.to(dtype), law.precision.to(dtype)), 200_000 // max(20, sum(sizes)))
-    assert_law(law.phi_of(x), law.cdf)
+    assert_law(law.phi_of(x), law.cdf, FALSE_ALARM / 2)
     first, second = law.mean
-    assert_mean(x[:, [0, sizes[0]]], torch.tensor([first, second]), false_alarm=FALSE_ALARM)
+    assert_mean(x[:, [0, sizes[0]]], torch.tensor([first, second]), FALSE_ALARM / 2)
 
 
 @pytest.mark.statistical(false_alarm=FALSE_ALARM, what="FisherBingham moments against derivatives of log Z")
@@ -93,8 +94,8 @@ def test_moments_follow_from_the_normaliser(dim: int) -> None:
     for loc in unit(2, dim, seed=dim):
         distribution = FisherBingham(loc, precision)
         x = draw(distribution, 1_000_000 // (5 * dim) + 2_000)
-        assert_mean(x, distribution.mean)
-        assert_mean(x**2, distribution.variance + distribution.mean**2)
+        assert_mean(x, distribution.mean, FALSE_ALARM / 4)
+        assert_mean(x**2, distribution.variance + distribution.mean**2, FALSE_ALARM / 4)
 
 
 @pytest.mark.statistical(false_alarm=FALSE_ALARM, what="general sampler with equal precisions: von Mises-Fisher angle")
@@ -188,6 +189,24 @@ def test_equal_generators_give_equal_draws() -> None:
     distribution = FisherBingham(unit(300, 6), torch.logspace(-1, 3, 6, dtype=torch.float64))
     first, second, other = (distribution.sample(2, generator=torch.Generator().manual_seed(seed)) for seed in (5, 5, 6))
     assert torch.equal(first, second) and not torch.equal(first, other)
+
+
+def test_nan_parameters_give_nan_at_once(generator: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is ever accepted for them, so trying again is pointless; the other rows are not affected."""
+    rounds = 0
+    propose = fisher_bingham_sampler._propose
+
+    def counted(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        nonlocal rounds
+        rounds += 1
+        return propose(*arguments)
+
+    monkeypatch.setattr(fisher_bingham_sampler, "_propose", counted)
+    loc, precision = unit(6, 3), torch.tensor([0.0, 3.0, 30.0], dtype=torch.float64)
+    loc[2, 1] = torch.nan
+    x = FisherBingham(loc, precision, validate_args=False).sample(5, generator=generator)
+    assert x[:, 2].isnan().all() and x[:, [0, 1, 3, 4, 5]].isfinite().all()
+    assert rounds < 20
 
 
 class NoHostSynchronisation(TorchDispatchMode):

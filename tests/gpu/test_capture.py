@@ -11,7 +11,6 @@ from tests.stat_checks import assert_same_law
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-    pytest.mark.statistical(false_alarm=1e-6, what="captured GPU draws against CPU draws, two-sample KS"),
 ]
 
 N = 4096
@@ -34,6 +33,7 @@ IN_BOX = [
 ]
 
 
+@pytest.mark.statistical(false_alarm=1e-6, what="captured GPU draws against CPU draws, two-sample KS")
 @pytest.mark.parametrize("conditional", ON_SPHERE + IN_BOX, ids=str)
 def test_captured_draws_follow_the_same_law(conditional: idt.Conditional) -> None:
     marginal = idt.SphereUniform(DIM) if conditional in ON_SPHERE else idt.BoxUniform(DIM)
@@ -56,7 +56,7 @@ def test_captured_draws_follow_the_same_law(conditional: idt.Conditional) -> Non
         features = [
             torch.cat([x - anchors, (x * anchors).sum(-1, keepdim=True)], dim=1) for x in (draws.cpu(), expected)
         ]
-        assert_same_law(*features)
+        assert_same_law(*features, false_alarm=1e-6 / 2)
 
 
 def test_draws_live_on_the_generators_device() -> None:

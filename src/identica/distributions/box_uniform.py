@@ -6,7 +6,7 @@ import torch
 from torch import Size, Tensor
 from torch.distributions import constraints
 
-from identica.distributions.base import LatentDistribution, Parameter, require
+from identica.distributions.base import LatentDistribution, Parameter, as_numbers, require
 from identica.distributions.supports import InBox
 from identica.spaces import Box
 
@@ -28,9 +28,9 @@ class BoxUniform(LatentDistribution):
     ) -> None:
         Box(dim)  # checks dim
         tensors = [v for v in (low, high) if isinstance(v, Tensor) and v.dtype.is_floating_point]
-        like = tensors[0] if tensors else torch.empty(0)
-        self.low = torch.as_tensor(low, dtype=like.dtype, device=like.device)
-        self.high = torch.as_tensor(high, dtype=like.dtype, device=like.device)
+        like = as_numbers(tensors[0], "low and high", "BoxUniform") if tensors else torch.empty(0)
+        self.low = as_numbers(low, "low", "BoxUniform", like)
+        self.high = as_numbers(high, "high", "BoxUniform", like)
         try:
             shape = torch.broadcast_shapes(self.low.shape, self.high.shape, (dim,))
         except RuntimeError:
@@ -70,11 +70,24 @@ class BoxUniform(LatentDistribution):
         return self._full((self.high - self.low).log()).sum(dim=-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Minus the log volume inside the closed box, −inf outside: ``(..., d) -> (...)``."""
+        """Minus the log volume inside the closed box, −inf outside, NaN for NaN: ``(..., d) -> (...)``."""
         self._check_value(value)
         inside = self.support.check(value)
-        return torch.where(inside, -self.entropy(), -torch.inf)
+        density = torch.where(inside, -self.entropy(), -torch.inf)
+        return torch.where(value.isnan().any(dim=-1), torch.nan, density)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(xᵢ ≤ valueᵢ), coordinate by coordinate: ``(..., d) -> (..., d)``."""
+        self._check_value(value)
+        return ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The quantiles of each coordinate, for probabilities in [0, 1]: ``(..., d) -> (..., d)``."""
+        self._check_probability(value)
+        return self._quantile(value.to(self.dtype))
 
     def _draw(self, shape: Size, generator: torch.Generator | None) -> Tensor:
-        u = self._uniform((*shape, *self.batch_shape, self.dim), generator)
-        return torch.minimum(torch.lerp(self.low.expand_as(u), self.high.expand_as(u), u), self.high)
+        return self._quantile(self._uniform((*shape, *self.batch_shape, self.dim), generator))
+
+    def _quantile(self, u: Tensor) -> Tensor:
+        return torch.minimum(torch.lerp(*torch.broadcast_tensors(self.low, self.high, u)), self.high)

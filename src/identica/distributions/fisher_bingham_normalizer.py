@@ -19,9 +19,9 @@ from torch.utils.checkpoint import checkpoint
 
 #: The contour ends where the integrand has fallen to about exp(-CUTOFF) of its value at the saddle point.
 CUTOFF = 36.0
-#: Nodes when the parameters cannot be looked at: enough for precisions up to 1000 with any ratio.
-DEFAULT_NODES = 400
-MAX_NODES = 4000
+#: Nodes when the parameters cannot be looked at: enough for precisions up to 1e5 with any ratio.
+DEFAULT_NODES = 1024
+MAX_NODES = 8192
 _SADDLE_STEPS = 8
 #: Below the root for every precision and pull on the unit sphere.
 _LOWEST_SHIFT = 0.25
@@ -31,17 +31,20 @@ _CHUNK_ELEMENTS = 1 << 21
 def log_sphere_integral(precision: Tensor, pull: Tensor) -> Tensor:
     """The log of ∫ exp(pullᵀx − ½ xᵀ diag(precision) x) over the unit sphere: ``(d, n), (d, n) -> (n,)``.
 
-    To 1e-11 in float64, with derivatives of every order: the first in ``pull`` is the mean of x, the first
-    in ``precision`` is −½ times the mean of x².
+    In float64 to 1e-11, or to the rounding error of the largest precision where that is more; beyond
+    precisions of 1e5 that needs parameters on the CPU, where the number of nodes follows from them.
+    It has derivatives of every order: the first in ``pull`` is the mean of x, the first in ``precision`` is
+    −½ times the mean of x².
     """
     precision, pull = torch.broadcast_tensors(precision, pull)
     d, rows = precision.shape
     with torch.no_grad():
         shift = saddle_shift(precision, pull, steps=_SADDLE_STEPS)
-        nodes = _node_count(precision, shift)
+        bend = _bend(precision + shift, pull)
+        nodes = _node_count(precision + shift, bend)
     per_chunk = max(1, _CHUNK_ELEMENTS // (d * nodes))
     if rows <= per_chunk:
-        return _contour_integral(precision, pull, shift, nodes)
+        return _contour_integral(precision, pull, shift, bend, nodes)
     # Bounded memory forwards and backwards: each chunk keeps its inputs only and is computed anew for
     # its gradient.
     chunks = [
@@ -50,6 +53,7 @@ def log_sphere_integral(precision: Tensor, pull: Tensor) -> Tensor:
             precision.split(per_chunk, dim=1),
             pull.split(per_chunk, dim=1),
             shift.split(per_chunk),
+            bend.split(per_chunk),
             strict=True,
         )
     ]
@@ -76,19 +80,30 @@ def saddle_shift(precision: Tensor, pull: Tensor, *, steps: int, weight: float =
     return shift
 
 
-def _node_count(precision: Tensor, shift: Tensor) -> int:
-    """The further apart the smallest and the largest λ + s, the more the integrand oscillates."""
-    if precision.device.type != "cpu" or precision.numel() == 0:
+def _bend(base: Tensor, pull: Tensor) -> Tensor:
+    """(Σ pᵢ √(λᵢ+s))², pᵢ ∝ (ηᵢ/(λᵢ+s))² + 1/(λᵢ+s): how wide the contour opens, ``(d, n), (d, n) -> (n,)``.
+
+    pᵢ is what coordinate i has of the squared norm at the saddle point. The wider the contour, the later it
+    ends and the more often the integrand oscillates on it; the narrower, the more a pole exp(½ ηᵢ²/(λᵢ+s))
+    that it passes on its way left makes it rise. A coordinate of little weight may be passed closely.
+    """
+    inverse = base.reciprocal()
+    weight = (pull * inverse).square_() + inverse
+    return ((weight * base.sqrt()).sum(dim=0) / weight.sum(dim=0)).square_()
+
+
+def _node_count(base: Tensor, bend: Tensor) -> int:
+    """The wider the contour, compared with the smallest λ + s, the more the integrand oscillates."""
+    if base.device.type != "cpu" or base.numel() == 0:
         return DEFAULT_NODES
-    smallest, largest = torch.aminmax(precision + shift, dim=0)
-    ratio = (largest / smallest).max().item()
+    ratio = (bend / base.amin(dim=0)).max().item()
     if not math.isfinite(ratio):  # NaN parameters, unvalidated: any count gives NaN
         return DEFAULT_NODES
-    return min(64 + math.ceil(8.0 * math.sqrt(ratio)), MAX_NODES)
+    return min(64 + math.ceil(28.0 * math.sqrt(ratio)), MAX_NODES)
 
 
-def _contour_integral(precision: Tensor, pull: Tensor, shift: Tensor, nodes: int) -> Tensor:
-    """The trapezoid rule along the parabola s = shift + A (2iu − u²), A = shift + max λ, u = σ sinh v.
+def _contour_integral(precision: Tensor, pull: Tensor, shift: Tensor, bend: Tensor, nodes: int) -> Tensor:
+    """The trapezoid rule along the parabola s = shift + A (2iu − u²), A = bend, u = σ sinh v.
 
     The parabola leaves the saddle point upwards, where the integrand falls fastest, and bends left around
     all singularities so that exp(½ s) makes it fall for good. The integrand at the conjugate point is the
@@ -99,7 +114,6 @@ def _contour_integral(precision: Tensor, pull: Tensor, shift: Tensor, nodes: int
     base = precision + shift  # λ + s at the saddle point, (d, n)
     with torch.no_grad():
         curvature = (squared_pull / base**3 + 0.5 / base**2).sum(dim=0)
-        bend = base.amax(dim=0)
         spread = 1.0 / (bend * curvature.sqrt())  # σ: twice the width of the saddle
         furthest = torch.asinh((2.0 * CUTOFF / bend).sqrt() / spread)
         step = furthest / (nodes - 1)

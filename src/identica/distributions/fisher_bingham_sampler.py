@@ -29,7 +29,7 @@ _BLOCK_ELEMENTS = 1 << 22
 #: Proposals per round for the few rows that are left: as many as cost little more than one.
 _REMAINING_PROPOSALS = 2048
 _MOST_PROPOSALS_PER_ROW = 64
-#: With early finish, rows that were refused this often keep their last proposal (all, if parameters are NaN).
+#: With early finish, rows that were refused this often keep their last proposal.
 _EARLY_FINISH_TRIES = 1 << 14
 _SERIES_NODES = 128
 _BINS = 256
@@ -120,9 +120,10 @@ def draw_early_finish(proposal: Proposal, samples: int, generator: torch.Generat
     tries = 1
     while len(left) and tries < _EARLY_FINISH_TRIES:
         repeats = min(max(_REMAINING_PROPOSALS // len(left), 1), _MOST_PROPOSALS_PER_ROW)
-        again, accepted = _first_accepted(proposal.rows(left % n), (repeats, len(left)), generator)
+        rows = proposal.rows(left % n)
+        again, accepted = _first_accepted(rows, (repeats, len(left)), generator)
         y.index_copy_(1, left, again)
-        left = left[~accepted]
+        left = left[~accepted & torch.isfinite(rows.log_bound)]  # NaN parameters accept nothing, ever
         tries += repeats
     return y
 

@@ -13,30 +13,32 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Size, Tensor
+from torch import Tensor
 from torch.distributions import Distribution
 
-from identica.distributions.base import LatentDistribution
+from identica._randomness import Randomness, as_generator
+from identica.distributions.base import LatentDistribution, as_size
 
 
 def sample_with(
-    distribution: Distribution, shape: Any, generator: torch.Generator | None, *, gradients: bool = False
+    distribution: Distribution, shape: Any, generator: Randomness | None, *, gradients: bool = False
 ) -> Tensor:
     """Draw ``(*shape, *batch_shape, *event_shape)`` on the generator's device, with its numbers.
 
     One of this package's distributions takes the generator itself. Any other is drawn from torch's global
     random state, seeded with a number from the generator and then put back as it was; it therefore waits for
-    the device. Without a generator both draw from the global state. ``gradients`` asks for ``rsample``.
+    the device. A whole number in place of the generator seeds one, and the draws stay where the parameters are.
+    Without a generator both draw from the global state. ``gradients`` asks for ``rsample``.
     """
     if isinstance(distribution, LatentDistribution):
         draw = distribution.rsample if gradients else distribution.sample
         return draw(shape, generator=generator)
     foreign_draw = distribution.rsample if gradients else distribution.sample
-    size = Size((shape,)) if isinstance(shape, int) else Size(shape)
     if generator is None:
-        return foreign_draw(size)
-    with _global_state_from(generator):
-        return foreign_draw(size).to(generator.device)
+        return foreign_draw(as_size(shape))
+    with _global_state_from(as_generator(generator)):
+        draws = foreign_draw(as_size(shape))
+    return draws.to(generator.device) if isinstance(generator, torch.Generator) else draws
 
 
 @contextmanager

@@ -89,6 +89,7 @@ class GeneralizedNormal(PowerFamily):
     def icdf(self, value: Tensor) -> Tensor:
         """The quantiles of each coordinate, for probabilities in [0, 1]: ``(..., d) -> (..., d)``."""
         self._check_probability(value)
+        value = value.to(self.dtype)
         x = torch.where(value <= 0, -torch.inf, self._quantile(value))
         return torch.where(value >= 1, torch.inf, x)
 

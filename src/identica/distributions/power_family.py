@@ -13,7 +13,6 @@ from identica.distributions.base import (
     Parameter,
     as_loc,
     as_parameter,
-    require,
     require_finite,
     require_positive,
 )
@@ -90,11 +89,6 @@ class PowerFamily(LatentDistribution):
         self._check_value(value)
         exponent = distance_power(self._standard(value), self._integral.power)
         return -(exponent + self._log_mass()).sum(dim=-1)
-
-    def _check_probability(self, value: Tensor) -> None:
-        self._check_value(value)
-        if self._validate:
-            require((value >= 0) & (value <= 1), "icdf needs probabilities between 0 and 1.")
 
     def _draw(self, shape: Size, generator: torch.Generator | None) -> Tensor:
         return self._quantile(self._uniform((*shape, *self.batch_shape, self.dim), generator))

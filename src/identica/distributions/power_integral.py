@@ -17,6 +17,7 @@ from scipy import special
 from torch import Tensor
 from torch.types import Device
 
+from identica.distributions.base import require_supported
 from identica.distributions.log_table import build_log_table
 
 
@@ -205,8 +206,7 @@ def power_integral(
 
 @lru_cache(maxsize=64)
 def _built(power: float, device: torch.device, dtype: torch.dtype) -> PowerIntegral:
-    if dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"The families with a power work in float32 and float64, not {dtype}; convert loc first.")
+    require_supported(dtype, "loc", "A family with a power")
     kinds: dict[float, type[PowerIntegral]] = {1.0: _LaplaceIntegral, 2.0: _NormalIntegral}
     # The tables outlive the caller's inference mode, so they must not be inference tensors.
     with torch.inference_mode(False):

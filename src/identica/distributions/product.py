@@ -119,7 +119,14 @@ class ProductDistribution(LatentDistribution):
         """This product itself: each part finds the generator's device when it is drawn."""
         return self
 
-    def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
+    def _why_no_rsample(self) -> str:
+        part = next(part for part in self.parts if not part.has_rsample)
+        name = type(part).__name__
+        if not isinstance(part, LatentDistribution):
+            return f"its part {name} has none. Use sample()."
+        return f"its part {name} has none, because {part._why_no_rsample()}"
+
+    def to(self, device: Device | torch.dtype = None, dtype: torch.dtype | None = None) -> Self:
         """The same product with its parts on another device or in another precision."""
         foreign = [type(part).__name__ for part in self.parts if not isinstance(part, LatentDistribution)]
         if foreign:
@@ -132,7 +139,8 @@ class ProductDistribution(LatentDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         """The same product with its batch shape broadcast to ``batch_shape``."""
-        return self._of([part.expand(Size(batch_shape)) for part in self.parts])
+        shape = self._expanded_shape(batch_shape)
+        return self._of([part.expand(shape) for part in self.parts])
 
     def _of(self, parts: list[Any]) -> Self:
         return type(self)(*parts, validate_args=self._validate)

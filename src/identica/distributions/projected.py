@@ -15,7 +15,7 @@ from identica.distributions.base import (
     require_finite,
     require_positive,
 )
-from identica.distributions.supports import OnSphere
+from identica.distributions.supports import OnSphere, row_norm
 from identica.spaces import Sphere
 
 
@@ -42,7 +42,7 @@ class Projected(LatentDistribution):
     @property
     def radius(self) -> Tensor:
         """The radius of the sphere, ‖loc‖: ``(..., 1)``."""
-        return torch.linalg.vector_norm(self.loc, dim=-1, keepdim=True)
+        return row_norm(self.loc)
 
     @property
     def support(self) -> OnSphere:

@@ -6,7 +6,7 @@ import torch
 from torch import Size, Tensor
 from torch.distributions import constraints
 
-from identica.distributions.base import LatentDistribution, Parameter, require_positive
+from identica.distributions.base import LatentDistribution, Parameter, as_numbers, require_positive
 from identica.distributions.supports import OnSphere
 from identica.spaces import Sphere
 
@@ -28,8 +28,7 @@ class SphereUniform(LatentDistribution):
 
     def __init__(self, dim: int, radius: Parameter = 1.0, *, validate_args: bool | None = None) -> None:
         Sphere(dim)  # checks dim
-        is_floating = isinstance(radius, Tensor) and radius.is_floating_point()
-        self.radius = torch.as_tensor(radius, dtype=None if is_floating else torch.get_default_dtype())
+        self.radius = as_numbers(radius, "radius", "SphereUniform")
         if self.radius.ndim and self.radius.shape[-1] != 1:
             raise ValueError(
                 f"radius of SphereUniform is one number per row: a number or shape (..., 1), not "
@@ -65,6 +64,9 @@ class SphereUniform(LatentDistribution):
         if self._validate:
             OnSphere(self.radius).require(value, "SphereUniform")
         return (-self.entropy()).expand(torch.broadcast_shapes(value.shape[:-1], self.batch_shape))
+
+    def _why_no_rsample(self) -> str:
+        return "nothing but its radius could carry a gradient. Multiply draws of SphereUniform(dim) by your radius."
 
     def _draw(self, shape: Size, generator: torch.Generator | None) -> Tensor:
         direction = self._normal((*shape, *self.batch_shape, self.dim), generator)

@@ -9,6 +9,14 @@ from torch.distributions import constraints
 from identica.spaces import default_atol
 
 
+def row_norm(x: Tensor) -> Tensor:
+    """The norm of each row: ``(..., d) -> (..., 1)``.
+
+    Added up in float64: in float32 the squares of entries below 1e-19 or above 1e19 leave its range.
+    """
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64).to(x.dtype)
+
+
 class OnSphere(constraints.Constraint):
     """Vectors whose norm is the radius, up to rounding. ``radius`` is a number or ``(..., 1)``."""
 
@@ -20,8 +28,7 @@ class OnSphere(constraints.Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """``(..., d) -> (...)`` bool."""
-        norm = torch.linalg.vector_norm(value, dim=-1, keepdim=True)
-        return ((norm - self.radius).abs() <= default_atol(value.dtype) * 10 * self.radius)[..., 0]
+        return ((row_norm(value) - self.radius).abs() <= default_atol(value.dtype) * 10 * self.radius)[..., 0]
 
     def require(self, value: Tensor, family: str) -> None:
         """Raise a sentence unless every row lies on the sphere (waits for the device)."""

@@ -98,9 +98,9 @@ class TruncatedFamily(PowerFamily):
         return self._full(self._log_mass() + self._average(self._integral.distance_moment)).sum(dim=-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The log density inside the closed box, −inf outside: ``(..., d) -> (...)``."""
+        """The log density inside the closed box, −inf outside, NaN for NaN: ``(..., d) -> (...)``."""
         density = self._log_density(value)
-        return torch.where(self.support.check(value), density, -torch.inf)
+        return torch.where(self.support.check(value) | density.isnan(), density, -torch.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(xᵢ ≤ valueᵢ), coordinate by coordinate: ``(..., d) -> (..., d)``."""
@@ -112,6 +112,7 @@ class TruncatedFamily(PowerFamily):
     def icdf(self, value: Tensor) -> Tensor:
         """The quantiles of each coordinate, for probabilities in [0, 1]: ``(..., d) -> (..., d)``."""
         self._check_probability(value)
+        value = value.to(self.dtype)
         # Where H(edge) is H(∞) to the last bit, its inverse stops short of the edge.
         x = torch.where(value <= 0, self.low, self._quantile(value))
         return torch.where(value >= 1, self.high, x)

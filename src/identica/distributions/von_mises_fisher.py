@@ -15,12 +15,12 @@ from identica.distributions.base import (
     as_loc,
     as_parameter,
     batch_shape_of,
-    describe,
     require,
+    require_each,
     require_finite,
 )
 from identica.distributions.bessel import bessel_ratio, bessel_ratio_over_x, log_bessel_reduced
-from identica.distributions.supports import OnSphere
+from identica.distributions.supports import OnSphere, row_norm
 from identica.similarities import DotProduct, Similarity
 
 #: Leaves less than 5e-10 of the rows, see :class:`VonMisesFisher`.
@@ -73,10 +73,11 @@ class VonMisesFisher(LatentDistribution):
                 "loc of VonMisesFisher must not be zero: its direction is the mode and its norm the radius. "
                 "Project it first, for example with Sphere(dim).project(loc).",
             )
-            require(
+            require_each(
+                self.concentration,
                 torch.isfinite(self.concentration) & (self.concentration >= 0),
-                "concentration of VonMisesFisher must be finite and not negative, not "
-                f"{describe(self.concentration)}. For a pull away from a point use loc = −point.",
+                "concentration of VonMisesFisher must be finite and not negative",
+                " For a pull away from a point use loc = −point.",
             )
 
     @classmethod
@@ -89,7 +90,7 @@ class VonMisesFisher(LatentDistribution):
         if concentration.numel() != 1 or not concentration.item() > 0:
             raise ValueError(
                 "VonMisesFisher matches DotProduct(temperature=1/concentration) when the concentration is one "
-                f"positive number, not {describe(concentration)}."
+                f"positive number, not {concentration.tolist()}."
             )
         return DotProduct(temperature=1.0 / concentration.item())
 
@@ -101,7 +102,7 @@ class VonMisesFisher(LatentDistribution):
     @property
     def radius(self) -> Tensor:
         """‖loc‖, the radius of the sphere; shape ``(..., 1)``."""
-        return torch.linalg.vector_norm(self.loc, dim=-1, keepdim=True)
+        return row_norm(self.loc)
 
     @property
     def _order(self) -> float:
@@ -160,7 +161,7 @@ class VonMisesFisher(LatentDistribution):
         self._check_value(value)
         if self._validate:
             OnSphere(self.radius).require(value, "VonMisesFisher")
-        direction = value / torch.linalg.vector_norm(value, dim=-1, keepdim=True)
+        direction = value / row_norm(value)
         # cos θ − 1 as a squared distance: the difference itself has no digits left near the mode.
         gap = -0.5 * (direction - self.loc / self.radius).square().sum(dim=-1)
         return self._per_row(self.concentration) * gap - self._log_normalizer_at_mode()
@@ -251,12 +252,13 @@ def _leave_pole(pole: Tensor, odds: Tensor, normal: Tensor) -> Tensor:
     swaps the first axis with ±pole turns it tangent to the sphere at the pole. A reflection loses no digits,
     however small the angle and however few the dimensions. The result has the norm of the pole.
     """
-    radius = torch.linalg.vector_norm(pole, dim=-1, keepdim=True)
+    radius = row_norm(pole)
     length = torch.linalg.vector_norm(normal, dim=-1, keepdim=True).clamp_min(torch.finfo(normal.dtype).tiny)
-    first, rest = pole[..., :1], pole[..., 1:]
-    step = 2.0 * torch.sqrt(odds) / (1.0 + odds) * radius / length
-    tilt = step * torch.linalg.vecdot(rest, normal).unsqueeze(-1) / (radius + first.abs())
-    x = pole * ((1.0 - odds) / (1.0 + odds) - tilt / radius)
+    first, rest = pole[..., :1] / radius, pole[..., 1:]
+    step = 2.0 * torch.sqrt(odds) / (1.0 + odds) / length
+    # On the unit sphere until the end: products with the radius would leave float32's range.
+    tilt = step * (torch.linalg.vecdot(rest, normal).unsqueeze(-1) / radius) / (1.0 + first.abs())
+    x = pole * (((1.0 - odds) / (1.0 + odds) - tilt) / radius)
     x[..., 1:].addcmul_(normal, step)
     x[..., :1].sub_(torch.where(first < 0, -tilt, tilt))
     return x.mul_(radius / torch.linalg.vector_norm(x, dim=-1, keepdim=True))
