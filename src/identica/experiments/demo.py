@@ -75,7 +75,6 @@ class _Model:
     label: str
     space: Space
     objective: Callable[[], Objective]
-    config: TrainConfig
 
 
 def demo_process(seed: int) -> PairProcess:
@@ -100,8 +99,7 @@ _MODELS = (
         "the true factors as targets",
         "supervised",
         Box(DIM),
-        lambda: Supervised(),
-        _CONFIG,
+        Supervised,
     ),
     _Model(
         "matched",
@@ -110,7 +108,6 @@ _MODELS = (
         "matched (L1)",
         Box(DIM),
         lambda: InfoNCE(PAIRS.similarity()),
-        _CONFIG,
     ),
     _Model(
         "mismatched",
@@ -119,7 +116,6 @@ _MODELS = (
         "mismatched (L2)",
         Euclidean(DIM),
         lambda: InfoNCE(LpSimilarity(2, temperature=_WRONG_TEMPERATURE)),
-        _CONFIG,
     ),
 )
 
@@ -129,7 +125,7 @@ def run_demo(out: Path, *, seed: int = 0, steps: int | None = None, resume: bool
 
     Without ``resume`` an earlier demo in the same folder is replaced.
     """
-    process = demo_process(seed)
+    process, config = demo_process(seed), _CONFIG if steps is None else replace(_CONFIG, steps=steps)
     rows = [DemoRow("identity", "Identity", "the observations themselves", identity_scores(process, seed=seed))]
     if not resume:  # all of them now: a resumed run must never meet a model of an earlier demo
         for model in _MODELS:
@@ -140,7 +136,7 @@ def run_demo(out: Path, *, seed: int = 0, steps: int | None = None, resume: bool
             process,
             encoder,
             model.objective(),
-            model.config if steps is None else replace(model.config, steps=steps),
+            config,
             seed=seed,
             out=out / model.name,
             resume=resume,

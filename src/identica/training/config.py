@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-import operator
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal, get_args
+
+from identica._numbers import as_float, whole_number
 
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["constant", "cosine"]
@@ -49,15 +49,12 @@ class TrainConfig:
     def __post_init__(self) -> None:
         least = {"steps": 1, "batch_size": 1, "eval_every": 1, "eval_samples": 8, "checkpoint_every": 1}
         for name, smallest in least.items():
-            value = getattr(self, name)
-            if not hasattr(value, "__index__") or isinstance(value, bool) or value < smallest:
-                raise ValueError(f"{name} must be a whole number of at least {smallest}, not {value!r}.")
-            object.__setattr__(self, name, operator.index(value))
+            object.__setattr__(self, name, whole_number(getattr(self, name), name, smallest))
         for name in ("lr", "similarity_lr"):
             value = getattr(self, name)
             if value is None and name == "similarity_lr":
                 continue
-            number = float(value) if isinstance(value, Real) else math.nan
+            number = as_float(value)
             if not (math.isfinite(number) and number >= 0):
                 raise ValueError(f"{name} must be a finite number of at least 0, not {value!r}.")
             object.__setattr__(self, name, number)
