@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from identica.similarities import at_least_float32
 from identica.spaces import Box, Euclidean, Product, Space, Sphere
 
 
@@ -35,11 +36,11 @@ class SphereHead(nn.Module):
     @property
     def radius(self) -> Tensor:
         """The radius, positive however it is learned; a 0-d tensor."""
-        return _float32(self.log_radius).exp()
+        return at_least_float32(self.log_radius).exp()
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., dim) -> (..., dim)``."""
-        return self.radius * self._unit.project(_float32(x))
+        return self.radius * self._unit.project(at_least_float32(x))
 
 
 class BoxHead(nn.Module):
@@ -65,11 +66,11 @@ class BoxHead(nn.Module):
     @property
     def bound(self) -> Tensor:
         """The length of each side: ``(dim,)``."""
-        return _float32(self.log_bound).exp()
+        return at_least_float32(self.log_bound).exp()
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., dim) -> (..., dim)``."""
-        return self.low + self.bound * torch.sigmoid(_float32(x))
+        return self.low + self.bound * torch.sigmoid(at_least_float32(x))
 
 
 class EuclideanHead(nn.Module):
@@ -77,7 +78,7 @@ class EuclideanHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The input, in float32 at least."""
-        return _float32(x)
+        return at_least_float32(x)
 
 
 class ProductHead(nn.Module):
@@ -117,7 +118,3 @@ def _learned_or_fixed(module: nn.Module, name: str, value: Tensor, learned: bool
         module.register_parameter(name, nn.Parameter(value))
     else:
         module.register_buffer(name, value)
-
-
-def _float32(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
