@@ -1,9 +1,12 @@
-"""Samplers against straightforward numpy versions, side by side in one run.
+"""Samplers side by side in one run: on the CPU against numpy, on a GPU fused kernels against torch's operations.
 
     python benchmarks/samplers.py [--n 6144] [--dim 10] [--repeats 15]
+    python benchmarks/samplers.py --device cuda [--n 1048576 6144] [--dim 10] [--repeats 15]
 
-Prints median milliseconds for a batch of n draws, each around its own location, and the ratio. The
-numpy versions are what one would write first: vectorised rejection that redraws what was refused.
+Prints median milliseconds for a batch of n draws, each around its own location, and the ratio. The numpy versions
+are what one would write first: vectorised rejection that redraws what was refused. On the GPU a time is that of
+a CUDA graph of several draws, replayed warm, between device events and divided by their number; beside it what
+reading the locations and writing the draws takes at the full memory bandwidth.
 """
 
 from __future__ import annotations
@@ -17,7 +20,12 @@ import numpy as np
 import torch
 
 import identica as idt
+from identica.distributions.fused import computing_by
 
+#: Bytes per second between an H200 and its memory.
+BANDWIDTH = 4.8e12
+#: Draws in one graph: their time is then far above that of starting a graph.
+DRAWS_PER_GRAPH = 10
 SCALE, POWER, CONCENTRATIONS = 0.05, 3.0, (1.0, 10.0)
 ANISOTROPIC = (5.0, 25.0)
 
@@ -91,13 +99,80 @@ def milliseconds(function: Callable[[], object], repeats: int) -> float:
     return 1000 * statistics.median(times)
 
 
+def captured_milliseconds(function: Callable[[], object], generator: torch.Generator, repeats: int) -> float:
+    """Median milliseconds of one call, as part of a CUDA graph."""
+    for _ in range(3):
+        function()
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        for _ in range(DRAWS_PER_GRAPH):
+            function()
+    times = []
+    for k in range(repeats + 5):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        if k >= 5:
+            times.append(begin.elapsed_time(end) / DRAWS_PER_GRAPH)
+    return statistics.median(times)
+
+
+def on_gpu(n: int, d: int, repeats: int) -> None:
+    """Every family, and the mixing, by both ways."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    marginals = {"uniform on the sphere": idt.SphereUniform(d), "uniform in the box": idt.BoxUniform(d)}
+    precision = tuple(torch.where(torch.arange(d) < d // 2, *ANISOTROPIC).tolist())
+    around_sphere = {
+        **{f"von Mises–Fisher κ={k:g}": idt.Conditional(idt.VonMisesFisher, concentration=k) for k in CONCENTRATIONS},
+        "Fisher–Bingham Λ=5/25": idt.Conditional(idt.FisherBingham, precision=precision),
+    }
+    around_box = {
+        "truncated Laplace 0.05": idt.Conditional(idt.TruncatedLaplace, scale=SCALE),
+        "truncated normal 0.05": idt.Conditional(idt.TruncatedNormal, scale=SCALE),
+        "truncated GenNorm β=3 0.05": idt.Conditional(idt.TruncatedGeneralizedNormal, scale=SCALE, power=POWER),
+        **{f"GenNorm β={b:g}": idt.Conditional(idt.GeneralizedNormal, scale=SCALE, power=b) for b in (1.0, 2.0, POWER)},
+    }
+    marginals = {name: marginal.to("cuda") for name, marginal in marginals.items()}
+    sphere, box = (marginal.sample(n, generator) for marginal in marginals.values())
+    mixing = idt.InvertibleMLP(d, seed=0, candidates=100).to("cuda")
+    work: dict[str, tuple[Callable[[], object], int]] = {}
+    for name, marginal in marginals.items():
+        work[name] = (lambda marginal=marginal: marginal.sample(n, generator), 1)
+    for loc, conditionals in ((sphere, around_sphere), (box, around_box)):
+        for name, conditional in conditionals.items():
+            conditional.prepare("cuda", torch.float32)
+            work[name] = (lambda c=conditional, loc=loc: c.unchecked(loc).sample(generator=generator), 2)
+    work["mixing, three layers"] = (lambda: mixing(box), 2)
+
+    print(f"n = {n}, d = {d}, {torch.cuda.get_device_name()}, float32, medians of {repeats} replays")
+    print(f"{'family':<28}{'torch [ms]':>12}{'fused [ms]':>12}{'ratio':>8}{'floor [ms]':>12}{'fused [M draws/s]':>20}")
+    for name, (function, passes) in work.items():
+        times = []
+        for way in ("torch", "triton"):
+            with computing_by(way), torch.no_grad():  # type: ignore[arg-type]
+                times.append(captured_milliseconds(function, generator, repeats))
+        floor = 1e3 * passes * n * d * 4 / BANDWIDTH
+        ratio, rate = times[0] / times[1], n / times[1] / 1e3
+        print(f"{name:<28}{times[0]:>12.4f}{times[1]:>12.4f}{ratio:>7.1f}×{floor:>12.4f}{rate:>20.0f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--n", type=int, default=6144)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--n", type=int, nargs="+")
     parser.add_argument("--dim", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
-    n, d, repeats = options.n, options.dim, options.repeats
+    default = (6144,) if options.device == "cpu" else (2**20, 6144)
+    for n in options.n or default:
+        (on_cpu if options.device == "cpu" else on_gpu)(n, options.dim, options.repeats)
+
+
+def on_cpu(n: int, d: int, repeats: int) -> None:
+    """Ours against numpy's."""
     rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
     box, sphere = idt.BoxUniform(d).sample(n, generator), idt.SphereUniform(d).sample(n, generator)
     box_np, sphere_np = box.double().numpy(), sphere.double().numpy()

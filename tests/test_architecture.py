@@ -23,7 +23,7 @@ OUTSIDE = ("__init__", "__main__", "_version")
 FORBIDDEN = ("torchvision", "timm")
 #: Imported only inside the function that needs them, except in these files (relative to the package).
 LAZY: dict[str, tuple[str, ...]] = {
-    "triton": ("kernels/*triton*.py",),
+    "triton": ("triton_*.py", "*/triton_*.py"),
     **dict.fromkeys(("PIL", "faiss", "bpy", "tensorboard", "mlflow", "ray"), ()),
 }
 #: Modules that run code found in a file.
@@ -250,13 +250,15 @@ def test_early_imports_are_caught(tmp_path: Path) -> None:
     package = tree(
         tmp_path,
         kernels__triton_forward="import triton.language as tl",
+        mixing__triton_layers="import triton",
+        mixing__not_triton_="import triton",
         kernels__tiled="try:\n    import triton\nexcept ImportError:\n    triton = None",
         data__images="class Reader:\n    from PIL import Image",
         data__pairs="def neighbours():\n    import faiss",
         data__late="def crop():\n    import torchvision",
     )
     found = [sentence.split(":")[0] for sentence in early_imports(package)]
-    assert sorted(found) == ["data/images.py", "data/late.py", "kernels/tiled.py"]
+    assert sorted(found) == ["data/images.py", "data/late.py", "kernels/tiled.py", "mixing/not_triton_.py"]
 
 
 @pytest.mark.parametrize(

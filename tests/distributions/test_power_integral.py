@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from identica.distributions.power_integral import (
-    _TabulatedIntegral,
+    TabulatedIntegral,
     distance_power,
     power_integral,
 )
@@ -72,7 +72,7 @@ def test_ends(power, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("power", [1.0, 2.0])
 def test_tables_agree_with_the_closed_forms(power, dtype):
-    closed, table = power_integral(power, "cpu", dtype), _TabulatedIntegral(power, torch.device("cpu"), dtype)
+    closed, table = power_integral(power, "cpu", dtype), TabulatedIntegral(power, torch.device("cpu"), dtype)
     s = torch.linspace(-8, 8, 4001, dtype=dtype)
     torch.testing.assert_close(table(s), closed(s), rtol=RTOL[dtype], atol=0)
     t = torch.linspace(-0.99, 0.99, 4001, dtype=dtype) * closed.total

@@ -28,6 +28,7 @@ from torch.distributions import Distribution, constraints
 from torch.types import Device
 
 from identica._randomness import Randomness, as_generator
+from identica.distributions.fused import MOST_FUSED_NUMBERS, fused_kernels_apply
 from identica.similarities import Similarity
 
 Parameter = float | Tensor
@@ -38,7 +39,7 @@ class LatentDistribution(Distribution):
 
     A subclass lists its constructor's parameters in ``parameters``, stores each as an attribute of the
     same name (a tensor, or a plain number where the number carries no device), and implements
-    ``_draw`` and ``log_prob``.
+    ``_draw`` and ``log_prob``; where a Triton kernel draws the same, also ``_draw_fused``.
     """
 
     #: Names of the constructor arguments, in order; ``to`` and ``expand`` rebuild the object from them.
@@ -141,7 +142,17 @@ class LatentDistribution(Distribution):
 
     def _drawn(self, shape: Any, randomness: Randomness | None) -> Tensor:
         generator = None if randomness is None else as_generator(randomness, self.device)
-        return self._place(generator)._draw(as_size(shape), generator)
+        return self._place(generator)._picked(as_size(shape), generator)
+
+    def _picked(self, shape: Size, generator: torch.Generator | None) -> Tensor:
+        """Draw by the family's fused kernel where there is one and it applies, else by torch's operations."""
+        size = shape.numel() * self.batch_shape.numel() * self.dim
+        device, parameters = self._draw_device(generator), self._tensors().values()
+        if 0 < size <= MOST_FUSED_NUMBERS and fused_kernels_apply(device, self.dtype, *parameters):
+            drawn = self._draw_fused(shape, generator)
+            if drawn is not None:
+                return drawn
+        return self._draw(shape, generator)
 
     def _why_no_rsample(self) -> str:
         """Why there are no gradients through the draws, and what to do instead."""
@@ -190,6 +201,10 @@ class LatentDistribution(Distribution):
     def _draw(self, shape: Size, generator: torch.Generator | None) -> Tensor:
         """Draw on the generator's device; parameters are already there."""
         raise NotImplementedError
+
+    def _draw_fused(self, shape: Size, generator: torch.Generator | None) -> Tensor | None:
+        """The same law in one launch of a Triton kernel, in float32; None where there is no kernel for it."""
+        return None
 
     def _draw_device(self, generator: torch.Generator | None) -> torch.device:
         return self.device if generator is None else generator.device

@@ -89,5 +89,10 @@ class BoxUniform(LatentDistribution):
     def _draw(self, shape: Size, generator: torch.Generator | None) -> Tensor:
         return self._quantile(self._uniform((*shape, *self.batch_shape, self.dim), generator))
 
+    def _draw_fused(self, shape: Size, generator: torch.Generator | None) -> Tensor | None:
+        from identica.distributions.triton_coordinates import draw_box_uniform
+
+        return draw_box_uniform(shape, Size((*self.batch_shape, self.dim)), self.low, self.high, generator)
+
     def _quantile(self, u: Tensor) -> Tensor:
         return torch.minimum(torch.lerp(*torch.broadcast_tensors(self.low, self.high, u)), self.high)

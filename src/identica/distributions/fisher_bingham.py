@@ -31,6 +31,7 @@ from identica.distributions.fisher_bingham_sampler import (
     draw_early_finish,
     draw_fixed_tries,
 )
+from identica.distributions.fused import MOST_FUSED_DIMENSIONS
 from identica.distributions.supports import OnSphere, row_norm
 from identica.distributions.von_mises_fisher import VonMisesFisher
 from identica.similarities import Anisotropic, LpSimilarity, Similarity
@@ -46,7 +47,8 @@ class FisherBingham(LatentDistribution):
     rejected rows try again until none is left. On other devices, so that nothing waits for them, the number
     of tries is fixed such that less than 1e-9 of the rows find none accepted and keep one of their proposals:
     by ``prepare_tables`` from the exact probability of acceptance (:mod:`.fisher_bingham_plan`), else for the
-    worst precision with entries up to 1000 / ‖loc‖².
+    worst precision with entries up to 1000 / ‖loc‖². On CUDA in float32 a fused kernel makes as many of
+    them as each block of rows needs (:mod:`.triton_fisher_bingham`).
     In float32 the probabilities are as accurate as the density at a float32 point is, in float64 to 1e-9.
 
     **The normaliser** depends on the location. It is a contour integral (:mod:`.fisher_bingham_normalizer`),
@@ -245,7 +247,7 @@ class FisherBingham(LatentDistribution):
 
     def _draw(self, shape: Size, generator: torch.Generator | None, early_finish: bool | None = None) -> Tensor:
         if self._plan.isotropic:
-            return self._von_mises_fisher()._draw(shape, generator)
+            return self._von_mises_fisher()._picked(shape, generator)
         precision, unit, radius = self._unit_problem(self.dtype)
         samples = shape.numel()
         if early_finish is None:
@@ -259,6 +261,14 @@ class FisherBingham(LatentDistribution):
         y = y.reshape(self.dim, samples, len(radius))
         y *= radius * y.square().sum(dim=0).rsqrt()
         return y.reshape(self.dim, -1).T.reshape((*shape, *self.batch_shape, self.dim)).contiguous()
+
+    def _draw_fused(self, shape: Size, generator: torch.Generator | None) -> Tensor | None:
+        if self._plan.isotropic or self.dim > MOST_FUSED_DIMENSIONS:
+            return None
+        from identica.distributions.triton_fisher_bingham import draw_fisher_bingham
+
+        steps, tries = self._plan.steps, self._plan.tries
+        return draw_fisher_bingham(shape, self.batch_shape, self.loc, self.precision, steps, tries, generator)
 
 
 def _require_precision(precision: Tensor) -> None:

@@ -24,7 +24,7 @@ DEFAULT_NODES = 1024
 MAX_NODES = 8192
 _SADDLE_STEPS = 8
 #: Below the root for every precision and pull on the unit sphere.
-_LOWEST_SHIFT = 0.25
+LOWEST_SHIFT = 0.25
 _CHUNK_ELEMENTS = 1 << 21
 
 
@@ -76,7 +76,7 @@ def saddle_shift(precision: Tensor, pull: Tensor, *, steps: int, weight: float =
         left = fit.sum(dim=0) + weight * inverse.sum(dim=0)
         slope = 2.0 * fit.mul_(inverse).sum(dim=0) + weight * inverse.square_().sum(dim=0)
         # The first step may land below the root, even below zero; from there on they rise towards it.
-        shift = torch.addcdiv(shift, (left - 1.0) * left, slope).clamp_min_(_LOWEST_SHIFT)
+        shift = torch.addcdiv(shift, (left - 1.0) * left, slope).clamp_min_(LOWEST_SHIFT)
     return shift
 
 

@@ -102,3 +102,9 @@ class GeneralizedNormal(PowerFamily):
             return super()._draw(shape, generator)
         noise = self._normal((*shape, *self.batch_shape, self.dim), generator)
         return torch.addcmul(self.loc, self.scale, noise, value=math.sqrt(0.5))
+
+    def _draw_fused(self, shape: Size, generator: torch.Generator | None) -> Tensor | None:
+        from identica.distributions.triton_coordinates import draw_unbounded
+
+        batch = Size((*self.batch_shape, self.dim))
+        return draw_unbounded(shape, batch, self.power, self.loc, self.scale, generator)

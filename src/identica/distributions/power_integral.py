@@ -142,7 +142,7 @@ class _NormalIntegral(PowerIntegral):
         return (t / self.total).clamp_(-largest, largest).erfinv_()
 
 
-class _TabulatedIntegral(PowerIntegral):
+class TabulatedIntegral(PowerIntegral):
     """Any β: the ratios H(s)/s and H⁻¹(t)/t from piecewise polynomials, to the precision of the dtype.
 
     Near 0 both ratios are 1 plus a multiple of |·|^β, which a logarithmic grid resolves for every β; ratios,
@@ -174,9 +174,9 @@ class _TabulatedIntegral(PowerIntegral):
         parts, pairs = (2048, 1) if dtype == torch.float32 else (128, 3)
         fineness = math.ceil(max(1.0, power))
         kind: dict[str, Any] = {"pairs": pairs, "device": device, "dtype": dtype}
-        self._ratio = build_log_table([ratio], smallest, largest, parts=parts * fineness, **kind)
-        self._saturated = self._ratio.highest
-        self._inverse_ratio = build_log_table(
+        self.ratio = build_log_table([ratio], smallest, largest, parts=parts * fineness, **kind)
+        self._saturated = self.ratio.highest
+        self.inverse_ratio = build_log_table(
             [inverse_ratio, inverse_ratio_from_top],
             min(smallest, 0.25 * eps * self.total),
             0.5 * self.total,
@@ -185,13 +185,13 @@ class _TabulatedIntegral(PowerIntegral):
         )
 
     def _integrate(self, s: Tensor) -> Tensor:
-        return self._ratio(s).mul_(s.clamp(-self._saturated, self._saturated))
+        return self.ratio(s).mul_(s.clamp(-self._saturated, self._saturated))
 
     def _invert(self, t: Tensor) -> Tensor:
         size = t.abs()
         rest = self.total - size
         nearer = torch.minimum(size, rest)
-        return self._inverse_ratio(nearer, side=rest.sub_(size)).mul_(t)
+        return self.inverse_ratio(nearer, side=rest.sub_(size)).mul_(t)
 
 
 def power_integral(
@@ -207,7 +207,16 @@ def power_integral(
 @lru_cache(maxsize=64)
 def _built(power: float, device: torch.device, dtype: torch.dtype) -> PowerIntegral:
     require_supported(dtype, "loc", "A family with a power")
-    kinds: dict[float, type[PowerIntegral]] = {1.0: _LaplaceIntegral, 2.0: _NormalIntegral}
+    if power == 1.0:
+        return _LaplaceIntegral(power, device, dtype)
+    if power == 2.0:
+        return _NormalIntegral(power, device, dtype)
+    return tabulated_integral(power, device, dtype)
+
+
+@lru_cache(maxsize=64)
+def tabulated_integral(power: float, device: torch.device, dtype: torch.dtype) -> TabulatedIntegral:
+    """H for this power from tables, even where there is a closed form: a fused kernel is faster with them."""
     # The tables outlive the caller's inference mode, so they must not be inference tensors.
     with torch.inference_mode(False):
-        return kinds.get(power, _TabulatedIntegral)(power, device, dtype)
+        return TabulatedIntegral(power, device, dtype)

@@ -7,6 +7,7 @@ from torch import Size, Tensor
 from torch.distributions import constraints
 
 from identica.distributions.base import LatentDistribution, Parameter, as_numbers, require_positive
+from identica.distributions.fused import MOST_FUSED_DIMENSIONS
 from identica.distributions.supports import OnSphere
 from identica.spaces import Sphere
 
@@ -71,3 +72,10 @@ class SphereUniform(LatentDistribution):
     def _draw(self, shape: Size, generator: torch.Generator | None) -> Tensor:
         direction = self._normal((*shape, *self.batch_shape, self.dim), generator)
         return Sphere(self.dim).project(direction) * self.radius
+
+    def _draw_fused(self, shape: Size, generator: torch.Generator | None) -> Tensor | None:
+        if self.dim > MOST_FUSED_DIMENSIONS:
+            return None
+        from identica.distributions.triton_sphere import draw_sphere_uniform
+
+        return draw_sphere_uniform(shape, self.batch_shape, self.dim, self.radius, generator)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 from torch.distributions import constraints
 
 from identica.distributions.base import Parameter, require
@@ -116,6 +116,12 @@ class TruncatedFamily(PowerFamily):
         # Where H(edge) is H(∞) to the last bit, its inverse stops short of the edge.
         x = torch.where(value <= 0, self.low, self._quantile(value))
         return torch.where(value >= 1, self.high, x)
+
+    def _draw_fused(self, shape: Size, generator: torch.Generator | None) -> Tensor | None:
+        from identica.distributions.triton_coordinates import draw_truncated
+
+        batch, parameters = Size((*self.batch_shape, self.dim)), (self.loc, self.scale, self.low, self.high)
+        return draw_truncated(shape, batch, self._integral.power, self.width_per_scale, parameters, generator)
 
     def _quantile(self, probability: Tensor) -> Tensor:
         low, high = self._integrals()

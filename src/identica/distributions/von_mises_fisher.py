@@ -20,6 +20,7 @@ from identica.distributions.base import (
     require_finite,
 )
 from identica.distributions.bessel import bessel_ratio, bessel_ratio_over_x, log_bessel_reduced
+from identica.distributions.fused import MOST_FUSED_DIMENSIONS
 from identica.distributions.supports import OnSphere, row_norm
 from identica.similarities import DotProduct, Similarity
 
@@ -40,7 +41,8 @@ class VonMisesFisher(LatentDistribution):
     and x₀ = (1−b)/(1+b), the point is accepted with probability ((1+y) e^(−y))^(d−1).
     Accepted are at least √(e/2π) = 0.6577 of the points, the limit for d = 2 and κ → ∞, so twenty tries
     leave less than 5e-10 of the rows, which keep one of their proposals. On the CPU further tries are made
-    only where they are needed; on other devices all are made at once and nothing waits for the device.
+    only where they are needed; on other devices nothing waits for the device: in float32 a fused kernel tries in
+    a loop (:mod:`.triton_sphere`), else all tries are made at once.
 
     >>> loc = torch.tensor([0.0, 0.0, 2.0])
     >>> x = VonMisesFisher(loc, 50.0).sample(1000, generator=torch.Generator().manual_seed(0))
@@ -168,6 +170,13 @@ class VonMisesFisher(LatentDistribution):
 
     def _draw(self, shape: Size, generator: torch.Generator | None) -> Tensor:
         return self._draw_with(shape, generator, wait=self._draw_device(generator).type == "cpu")
+
+    def _draw_fused(self, shape: Size, generator: torch.Generator | None) -> Tensor | None:
+        if self.dim > MOST_FUSED_DIMENSIONS:
+            return None
+        from identica.distributions.triton_sphere import draw_von_mises_fisher
+
+        return draw_von_mises_fisher(shape, self.batch_shape, self.loc, self.concentration, TRIES, generator)
 
     def _draw_with(self, shape: Size, generator: torch.Generator | None, *, wait: bool) -> Tensor:
         """Draw. With ``wait`` only rejected rows are tried again; without, all tries are made at once."""

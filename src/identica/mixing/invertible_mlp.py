@@ -10,10 +10,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from identica._randomness import as_generator, as_seed
+from identica.distributions.fused import MOST_FUSED_NUMBERS, fused_kernels_apply
 from identica.mixing.base import Mixing
 
 #: Candidates are drawn and measured this many matrix entries at a time: 8 MiB in float64.
 _ENTRIES_AT_ONCE = 2**20
+#: The fused kernel takes rows of at most this length.
+_MOST_FUSED_DIMENSIONS = 32
 
 
 class InvertibleMLP(Mixing):
@@ -64,12 +67,20 @@ class InvertibleMLP(Mixing):
     def forward(self, z: Tensor) -> Tensor:
         """``z: (..., dim)`` to observations ``(..., dim)``, in the precision of ``z``."""
         self._check(z, "latents")
+        if self._fits_one_kernel(z) and fused_kernels_apply(z.device, z.dtype, z):
+            from identica.mixing.triton_layers import mix
+
+            return mix(z, self.weights.to(z.dtype), self.negative_slope)
         x = z
         for i, weight in enumerate(self.weights.to(z.dtype).unbind()):
             if i:
                 x = functional.leaky_relu(x, self.negative_slope)
             x = functional.linear(x, weight)
         return x
+
+    def _fits_one_kernel(self, z: Tensor) -> bool:
+        fits = self.dim <= _MOST_FUSED_DIMENSIONS and 0 < z.numel() <= MOST_FUSED_NUMBERS
+        return fits and z.device == self.weights.device
 
     def inverse(self, x: Tensor) -> Tensor:
         """The latents of ``x: (..., dim)``, exact up to rounding times the product of the condition numbers."""
