@@ -11,14 +11,15 @@ tensor(0.0881)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from identica.kernels import Partition, check_impl, log_partition, log_partition_dense
-from identica.similarities import LpSimilarity, Similarity, at_least_float32
+from identica.kernels.rows import info_nce_rows, rows_are_fused
+from identica.similarities import Kernel, LpSimilarity, Similarity, at_least_float32, can_be_rebuilt
 
 Negatives = Literal["anchors", "positives", "both"]
 
@@ -78,6 +79,8 @@ def info_nce_terms(
         similarity, negatives if h_neg is None or in_batch else None, not self_negatives, h_neg, mask, impl
     )
     candidates.check(h, weights, may_be_none=include_positive)
+    if not symmetric and weights is None and candidates.are_fused(h, h_pos):
+        return _fused_info_nce(candidates, h, h_pos, include_positive)
     rows = _info_nce_rows(candidates, h, h_pos, include_positive)
     if symmetric:
         back = [_info_nce_rows(candidates, view, h[:, None], include_positive) for view in h_pos.unbind(1)]
@@ -222,6 +225,8 @@ def _info_nce_rows(candidates: _Negatives, h: Tensor, h_pos: Tensor, include_pos
     aligned = at_least_float32(candidates.similarity(h[:, None], h_pos))  # (B, P)
     log_negatives, largest = candidates.partition(h, h_pos)
     count = candidates.count(h, h_pos)
+    if isinstance(count, int):
+        count = torch.full((len(h),), count, device=h.device)
     log_denominator = log_negatives[:, None].expand_as(aligned)
     if include_positive:
         log_denominator, count = torch.logaddexp(aligned, log_denominator), count + 1
@@ -231,6 +236,14 @@ def _info_nce_rows(candidates: _Negatives, h: Tensor, h_pos: Tensor, include_pos
         correct = aligned > largest[:, None] + 16 * torch.finfo(aligned.dtype).eps * size
         correct, log_count = correct.to(aligned.dtype), count.to(aligned.dtype).log()
     return _Rows(aligned.mean(dim=1), log_denominator.mean(dim=1), correct.mean(dim=1), log_count)
+
+
+def _fused_info_nce(candidates: _Negatives, h: Tensor, h_pos: Tensor, include_positive: bool) -> Terms:
+    """What :func:`_info_nce_rows` and :func:`_reduce` compute, in fused kernels and each code rescaled once."""
+    kernel = candidates.similarity.kernel
+    candidates, h, h_pos = candidates.rescaled(h, h_pos)
+    negatives, count = candidates.partition(h, h_pos), candidates.count(h, h_pos)
+    return Terms(*info_nce_rows(h, h_pos, negatives, kernel, include_positive=include_positive, count=count))
 
 
 def _reduce(rows: _Rows, per_item: Tensor, weights: Tensor | None) -> Terms:
@@ -312,17 +325,51 @@ class _Negatives:
         joined = log_partition_dense(columns, mask=columns > -torch.inf).log_partition
         return Partition(joined, torch.stack([part.largest for part in parts]).amax(dim=0))
 
-    def count(self, h: Tensor, h_pos: Tensor) -> Tensor:
-        """How many negatives each anchor has: ``(B,)``."""
+    def count(self, h: Tensor, h_pos: Tensor) -> Tensor | int:
+        """How many negatives each anchor has: ``(B,)``, or one number if no mask makes a difference."""
         views = len(self._views(h, h_pos))
         of_batch, of_given = self._masks(h)
         if of_batch is None or of_given is None:
             given = 0 if self.given is None else self.given.shape[-2]
-            return torch.full((len(h),), views * (len(h) - self.exclude_own) + given, device=h.device)
+            return views * (len(h) - self.exclude_own) + given
         in_batch = of_batch.sum(dim=1)
         if self.exclude_own and views:
             in_batch = in_batch - of_batch.diagonal().long()
         return views * in_batch + of_given.sum(dim=1)
+
+    def are_fused(self, h: Tensor, h_pos: Tensor) -> bool:
+        """Whether all codes can be rescaled by themselves and the fused kernels take it from there."""
+        per_anchor = self.given is not None and self.given.ndim == 3
+        ours = can_be_rebuilt(self.similarity)
+        return ours and not per_anchor and rows_are_fused(self.impl, h, h_pos, self.given)
+
+    def rescaled(self, h: Tensor, h_pos: Tensor) -> tuple[_Negatives, Tensor, Tensor]:
+        """The same problem with rescaled codes, whose similarity is the kernel alone.
+
+        One of our similarities rescales a code, given with itself, in the same way whatever it is compared with.
+        """
+
+        def alone(x: Tensor) -> Tensor:
+            return self.similarity.rescale(x, x)[0]
+
+        assert self.similarity.kernel is not None
+        given = None if self.given is None else alone(self.given)
+        return replace(self, similarity=_Plain(self.similarity.kernel), given=given), alone(h), alone(h_pos)
+
+
+class _Plain(Similarity):
+    """A kernel as a similarity, for codes that have been rescaled."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self._kernel = kernel
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._kernel
+
+    def rescale(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        return a, b
 
 
 def _mean_square_similarity(anchor: Tensor, h: Tensor, h_neg: Tensor | None, mask: Tensor | None) -> Tensor:

@@ -305,6 +305,66 @@ class Anisotropic(Similarity):
         return f"{self.dim}, precision={shown}" + ("" if self.trainable else ", trainable=False")
 
 
+class Annealed(Similarity):
+    """A similarity whose temperature falls during training: u(a, b) / factor, with a factor from ``start`` to ``end``.
+
+    Narrow pairs among few negatives leave the loss nothing to do: no negative comes near an anchor, the loss is 0
+    and so is its gradient, long before the codes are right. A wide kernel sees neighbours everywhere but pulls
+    the codes towards the edges of their space. So one starts wide and ends narrow: the factor falls geometrically over
+    the first ``until`` of the steps and keeps its last value from then on. ``end=1`` ends at the similarity itself.
+
+    It changes something only where the codes have a size of their own (a sphere, or a box of fixed bounds): codes
+    that may grow follow the temperature.
+
+    >>> similarity = Annealed(LpSimilarity(2, temperature=0.1), start=100.0, until=0.5)
+    >>> a, b = torch.zeros(1), torch.ones(1)
+    >>> similarity(a, b)
+    tensor(-0.1000)
+    >>> similarity.factor_at(0.25)  # halfway down, on a logarithmic scale
+    10.0
+    """
+
+    factor: Tensor
+
+    def __init__(self, similarity: Similarity, start: float, end: float = 1.0, until: float = 0.8) -> None:
+        super().__init__()
+        if similarity.kernel is None:
+            raise ValueError(f"Annealed needs a similarity with a kernel, which {similarity!r} does not have.")
+        self.similarity = similarity
+        self.start, self.end, self.until = as_float(start), as_float(end), as_float(until)
+        for name, value in (("start", self.start), ("end", self.end), ("until", self.until)):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} of Annealed must be positive and finite, not {value!r}.")
+        if self.until > 1:
+            raise ValueError(f"until is the part of the steps during which the temperature falls, not {self.until!r}.")
+        self.register_buffer("factor", torch.tensor(self.start))
+
+    def factor_at(self, fraction: float) -> float:
+        """The factor at the moment at which ``fraction`` of all steps is done; training sets it."""
+        return self.start * (self.end / self.start) ** min(fraction / self.until, 1.0)
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """That of the similarity."""
+        return self.similarity.kernel
+
+    def rescale(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """As the similarity does, and both codes by the same number more."""
+        a, b = self.similarity.rescale(a, b)
+        assert self.kernel is not None
+        degree = {"dot": 2.0, "lp": self.kernel.p or 1.0, "lp_norm": 1.0}[self.kernel.name]
+        return _scaled(a, b, self.factor.to(a.dtype) ** (-1.0 / degree))
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"similarity": "annealed", "of": {...}, "start": ..., "end": ..., "until": ...}``."""
+        settings = {"start": self.start, "end": self.end, "until": self.until}
+        return {"similarity": "annealed", "of": self.similarity.to_dict(), **settings}
+
+    def extra_repr(self) -> str:
+        """The schedule."""
+        return f"start={self.start:g}, end={self.end:g}, until={self.until:g}"
+
+
 def _checked_precision(dim: int, init: float | Tensor, trainable: bool) -> Tensor:
     value = torch.as_tensor(init).detach()
     if not value.is_floating_point() or not isinstance(init, Tensor):
@@ -328,6 +388,8 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 def _times(x: Tensor, scale: float | Tensor) -> Tensor:
     x = at_least_float32(x)
+    if isinstance(scale, float) and scale == 1.0:
+        return x
     return x * (scale.to(x.dtype) if isinstance(scale, Tensor) else scale)
 
 
@@ -338,6 +400,8 @@ def _scaled(a: Tensor, b: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor
 
 def can_be_rebuilt(similarity: Similarity) -> bool:
     """Whether :func:`similarity_from_dict` can make this similarity from plain data: one of ours can."""
+    if type(similarity) is Annealed:
+        return can_be_rebuilt(similarity.similarity)
     return type(similarity) in (DotProduct, LpSimilarity, Anisotropic)
 
 
@@ -350,9 +414,11 @@ def similarity_from_dict(data: dict[str, Any]) -> Similarity:
         return LpSimilarity(data["p"], data["temperature"], data["power"], data["trainable"])
     if kind == "anisotropic":
         return Anisotropic(data["dim"], torch.tensor(data["precision"]), data["trainable"], data["link"])
+    if kind == "annealed":
+        return Annealed(similarity_from_dict(data["of"]), data["start"], data["end"], data["until"])
     if kind == "user":
         raise ValueError(
             f"The similarity {data.get('name')!r} is not one of identica's: rebuild it yourself and load its "
             "parameters with load_state_dict."
         )
-    raise ValueError(f"Unknown similarity {kind!r}: expected dot, lp or anisotropic.")
+    raise ValueError(f"Unknown similarity {kind!r}: expected dot, lp, anisotropic or annealed.")

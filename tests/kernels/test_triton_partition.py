@@ -244,7 +244,7 @@ def test_without_the_interpreter_the_cpu_is_a_sentence(monkeypatch: pytest.Monke
 
 
 def test_without_triton_the_choice_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identica.kernels, "_has_triton", lambda: False)
+    monkeypatch.setattr(identica.kernels, "has_triton", lambda: False)
     with pytest.raises(ValueError, match="needs the package triton, which is not installed"):
         log_partition(torch.zeros(3, 2), torch.zeros(3, 2), Kernel("dot"), impl="triton")
 

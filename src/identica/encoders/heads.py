@@ -1,7 +1,8 @@
 """The last layer of an encoder: from any vector to a point of the assumed space.
 
 Heads compute and answer in float32 at least: in half precision a code would keep three digits, and the
-loss would be computed from differences of such codes.
+loss would be computed from differences of such codes. On CUDA devices spheres and boxes are one fused kernel
+each way (:mod:`identica.encoders.triton_heads`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ import math
 import torch
 from torch import Tensor, nn
 
+from identica._optional import has_triton
 from identica.similarities import at_least_float32
 from identica.spaces import Box, Euclidean, Product, Space, Sphere
+
+_FUSED_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_MOST_FUSED = 4096  # coordinates: the fused kernels hold a row in one tile
 
 
 class SphereHead(nn.Module):
@@ -40,6 +45,10 @@ class SphereHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., dim) -> (..., dim)``."""
+        if _is_fused(x, self._unit.dim, self.log_radius):
+            from identica.encoders.triton_heads import fused_head
+
+            return fused_head(x, self.log_radius, None)
         return self.radius * self._unit.project(at_least_float32(x))
 
 
@@ -70,6 +79,10 @@ class BoxHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., dim) -> (..., dim)``."""
+        if _is_fused(x, len(self.low), self.low, self.log_bound):
+            from identica.encoders.triton_heads import fused_head
+
+            return fused_head(x, self.log_bound, self.low)
         return self.low + self.bound * torch.sigmoid(at_least_float32(x))
 
 
@@ -118,3 +131,11 @@ def _learned_or_fixed(module: nn.Module, name: str, value: Tensor, learned: bool
         module.register_parameter(name, nn.Parameter(value))
     else:
         module.register_buffer(name, value)
+
+
+def _is_fused(x: Tensor, dim: int, *parameters: Tensor) -> bool:
+    """Whether the fused kernels take this input: on a CUDA device, in float32 or half precision."""
+    if x.device.type != "cuda" or x.numel() == 0 or x.shape[-1] != dim or dim > _MOST_FUSED or not has_triton():
+        return False
+    same_device = all(parameter.device == x.device for parameter in parameters)
+    return same_device and all(tensor.dtype in _FUSED_DTYPES for tensor in (x, *parameters))

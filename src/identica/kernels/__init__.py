@@ -7,13 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from identica._optional import has_triton
 from identica.kernels.partition import Partition, full_precision
 from identica.kernels.reference import log_partition_dense, log_partition_reference
 from identica.kernels.tiled import log_partition_tiled
@@ -24,16 +23,11 @@ __all__ = ["IMPLEMENTATIONS", "Partition", "check_impl", "log_partition", "log_p
 
 def _log_partition_triton(*codes: Any, **settings: Any) -> Partition:
     """The Triton kernels, imported when they are first used: the package works without triton."""
-    if not _has_triton():
+    if not has_triton():
         raise ValueError('impl="triton" needs the package triton, which is not installed: use impl="tiled" or "auto".')
     from identica.kernels.triton_partition import log_partition_triton
 
     return log_partition_triton(*codes, **settings)
-
-
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
 
 
 #: Every implementation, by the name that ``impl`` accepts.
@@ -94,7 +88,7 @@ def log_partition(
 
 
 def _choose(anchors: Tensor, candidates: Tensor) -> str:
-    if anchors.device.type == "cuda" and anchors.dtype != torch.float64 and _has_triton():
+    if anchors.device.type == "cuda" and anchors.dtype != torch.float64 and has_triton():
         return "triton"
     return "reference" if _is_small(anchors, candidates) else "tiled"
 

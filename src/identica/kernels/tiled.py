@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -50,7 +51,8 @@ def log_partition_tiled(
     return Partition(*_LogPartition.apply(anchors, None if mirrored else candidates, *arguments))
 
 
-class _Plan(NamedTuple):
+@dataclass(frozen=True)
+class _Plan:
     tile: tuple[int, int]
     workers: int  # 0: this thread
 
@@ -236,6 +238,16 @@ class _LogPartition(torch.autograd.Function):
             into_anchors = _OnlyOnce.apply(into_anchors, slope, anchors, candidates)
             into_candidates = _OnlyOnce.apply(into_candidates, slope, anchors, candidates)
         return into_anchors, into_candidates, None, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
+        """One seed after the other, each exactly as it would be computed alone: the cores are busy either way."""
+
+        def of_seed(seed: int) -> list[Any]:
+            return [x if axis is None else x.select(axis, seed) for x, axis in zip(inputs, in_dims, strict=True)]
+
+        results = [_LogPartition.apply(*of_seed(seed)) for seed in range(info.batch_size)]
+        return tuple(torch.stack(parts) for parts in zip(*results, strict=True)), (0, 0)
 
 
 class _OnlyOnce(torch.autograd.Function):

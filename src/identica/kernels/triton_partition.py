@@ -94,9 +94,12 @@ class _LogPartition(torch.autograd.Function):
         a, b, mask, ctx.problem = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(a, b, mask, output[0])
+        ctx.set_materialize_grads(False)  # zeros for ``largest``, which nobody reads, would be one more launch
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, slope: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
+        if slope is None:
+            return None, None, None, None
         a, b, mask, value = ctx.saved_tensors
         wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         with full_precision(a.device):
