@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from identica._numbers import whole_number
 from identica._randomness import Randomness
 from identica.encoders.base import Encoder, make_linear, weight_generator
+from identica.encoders.fused import perceptron, product_dtype
 from identica.spaces import Space
 
 #: Hidden widths in units of the number of latents (A, Sec. A.3).
@@ -60,7 +61,12 @@ class MLPEncoder(Encoder):
 
     def body(self, x: Tensor) -> Tensor:
         """The perceptron."""
-        return self.network(x)
+        dtype = product_dtype(x)
+        if dtype is None:
+            return self.network(x)
+        linears = [layer for layer in self.network if isinstance(layer, nn.Linear)]
+        weights, biases = [layer.weight for layer in linears], [layer.bias for layer in linears]
+        return perceptron(x, weights, biases, self.negative_slope, dtype)
 
     def to_dict(self) -> dict[str, Any]:
         """``{"encoder": "mlp", ...}``."""

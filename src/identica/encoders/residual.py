@@ -12,6 +12,7 @@ from torch.nn import functional
 from identica._numbers import whole_number
 from identica._randomness import Randomness
 from identica.encoders.base import Encoder, make_linear, weight_generator
+from identica.encoders.fused import FUSED_ACTIVATIONS, product_dtype, residual_network
 from identica.spaces import Space
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -74,10 +75,18 @@ class ResidualEncoder(Encoder):
 
     def body(self, x: Tensor) -> Tensor:
         """Skip plus residual network."""
+        dtype = product_dtype(x)
+        if dtype is not None and self.activation in FUSED_ACTIVATIONS:
+            return residual_network(x, [(layer.weight, layer.bias) for layer in self._layers()], self.activation, dtype)
         hidden = self.first(x)
         for block in self.blocks:
             hidden = block(hidden)
         return self.skip(x) + self.last(hidden)
+
+    def _layers(self) -> list[nn.Linear]:
+        """Every linear layer, in the order of :func:`identica.encoders.fused.residual_network`."""
+        in_blocks = [layer for layer in self.blocks.modules() if isinstance(layer, nn.Linear)]
+        return [self.skip, self.first, *in_blocks, self.last]
 
     def to_dict(self) -> dict[str, Any]:
         """``{"encoder": "residual", ...}``."""
