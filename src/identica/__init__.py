@@ -13,7 +13,7 @@ from identica._version import __version__
 
 _EXPORTS = {
     "spaces": ("Box", "Euclidean", "Product", "Space", "Sphere"),
-    "similarities": ("Anisotropic", "DotProduct", "LpSimilarity", "Similarity"),
+    "similarities": ("Anisotropic", "Annealed", "DotProduct", "LpSimilarity", "Similarity"),
     "distributions": (
         "BoxUniform",
         "Conditional",
@@ -53,6 +53,7 @@ _EXPORTS = {
         "load",
         "make_step",
         "train",
+        "train_many",
     ),
 }
 _HOME = {name: room for room, names in _EXPORTS.items() for name in names}

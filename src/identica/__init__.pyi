@@ -44,6 +44,7 @@ from identica.processes import EnsembleProcess as EnsembleProcess
 from identica.processes import PairProcess as PairProcess
 from identica.processes import Pairs as Pairs
 from identica.similarities import Anisotropic as Anisotropic
+from identica.similarities import Annealed as Annealed
 from identica.similarities import DotProduct as DotProduct
 from identica.similarities import LpSimilarity as LpSimilarity
 from identica.similarities import Similarity as Similarity
@@ -61,3 +62,4 @@ from identica.training import identity_scores as identity_scores
 from identica.training import load as load
 from identica.training import make_step as make_step
 from identica.training import train as train
+from identica.training import train_many as train_many

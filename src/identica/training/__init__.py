@@ -1,9 +1,9 @@
-"""The step, the loop, checkpoints and progress."""
+"""The step, the loop, checkpoints, progress, many seeds at once."""
 
 from identica.training.checkpoint import CheckpointError
 from identica.training.config import TrainConfig, derive_seed
 from identica.training.evaluation import Evaluation, ExcessLoss, evaluate, excess_loss, identity_scores
-from identica.training.loop import TrainingDiverged, TrainingRun, load, train
+from identica.training.loop import TrainingDiverged, TrainingRun, load, train, train_many
 from identica.training.progress import Callback
 from identica.training.state import Record, TrainState
 from identica.training.step import make_step
@@ -25,4 +25,5 @@ __all__ = [
     "load",
     "make_step",
     "train",
+    "train_many",
 ]

@@ -18,14 +18,14 @@ class CapturedCall(Generic[Result]):
     """``function`` called as it is a few times, then recorded, then replayed.
 
     Every call does the work exactly once: the first ones for real, the recording none, each replay once. The
-    generator goes on through replays as it would without. What cannot be recorded (it waits for the device, or
+    generators go on through replays as they would without. What cannot be recorded (it waits for the device, or
     its shapes depend on data) goes on being called as it is, after one warning that names the reason.
 
     The result of a replay lives in the graph's own memory: the next call overwrites it.
     """
 
-    def __init__(self, function: Callable[[], Result], generator: torch.Generator) -> None:
-        self._function, self._generator = function, generator
+    def __init__(self, function: Callable[[], Result], *generators: torch.Generator) -> None:
+        self._function, self._generators = function, generators
         self._calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._result: Result | None = None
@@ -51,18 +51,20 @@ class CapturedCall(Generic[Result]):
         return result
 
     def _record(self) -> None:
-        before = self._generator.get_state()
+        before = [generator.get_state() for generator in self._generators]
         graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self._generator)
+        for generator in self._generators:
+            graph.register_generator_state(generator)
         try:
             with torch.cuda.graph(graph):
                 self._result = self._function()
             self._graph = graph
         except RuntimeError as error:
             # A recording that broke off leaves the generator believing it is still being recorded.
-            fresh = torch.Generator(device=self._generator.device)
-            fresh.set_state(before)
-            self._generator.graphsafe_set_state(fresh)
+            for generator, state in zip(self._generators, before, strict=True):
+                fresh = torch.Generator(device=generator.device)
+                fresh.set_state(state)
+                generator.graphsafe_set_state(fresh)
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             warnings.warn(
                 f"The training step could not be captured as a CUDA graph and runs without, more slowly: {reason}",

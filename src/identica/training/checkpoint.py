@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ from identica.training.config import TrainConfig
 from identica.training.state import Record, TrainState, describe
 
 FORMAT = "identica-checkpoint"
-FORMAT_VERSION = 1
+#: 1: one run; 2: several that are trained together. A file says which it is.
+FORMAT_VERSION = 2
 FILE_NAME = "checkpoint.safetensors"
 #: What the header of a checkpoint always holds.
 _KEYS = (
@@ -93,8 +94,26 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
-def save_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
-    """Write everything that :func:`restore` needs to continue bit by bit."""
+def save_checkpoint(path: Path, states: Sequence[TrainState], config: TrainConfig) -> None:
+    """Write everything that :func:`restore` needs to continue bit by bit.
+
+    Runs that are trained together share one file, so that it always holds all of them at the same step.
+    """
+    contents = [_content(state, config) for state in states]
+    data: dict[str, Any] = {"format": FORMAT, "format_version": 1 if len(contents) == 1 else 2}
+    if len(contents) == 1:
+        tensors = contents[0][0]
+        data |= contents[0][1]
+    else:
+        tensors = {f"{k}.{name}": value for k, (part, _) in enumerate(contents) for name, value in part.items()}
+        data["runs"] = [settings for _, settings in contents]
+    # clone: safetensors refuses tensors that share memory, and views of larger ones.
+    own = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    write_atomically(path, to_bytes(own, {FORMAT: json.dumps(data)}))
+
+
+def _content(state: TrainState, config: TrainConfig) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """One run's tensors, and everything else of it as plain data."""
     optimizer, groups = _flat_optimizer(state.optimizer)
     tensors = {
         **{f"encoder.{k}": v for k, v in state.encoder.state_dict().items()},
@@ -104,8 +123,6 @@ def save_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
         "sums": state.sums,
     }
     data = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
         "versions": {"identica": __version__, "torch": torch.__version__},
         "config": dataclasses.asdict(config),
         "started_with": state.started_with,
@@ -118,16 +135,27 @@ def save_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
         "summed_steps": state.summed_steps,
         "seconds": state.seconds,
         "history": [dataclasses.asdict(record) for record in state.history],
+        "diverged": state.diverged,
     }
-    # clone: safetensors refuses tensors that share memory, and views of larger ones.
-    content = to_bytes(
-        {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, {FORMAT: json.dumps(data)}
-    )
-    write_atomically(path, content)
+    return tensors, data
 
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and settings of a checkpoint, or a sentence why it cannot be used."""
+Run = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+def read_checkpoint(path: Path, seed: int | None = None) -> Run:
+    """Tensors and settings of one run, or a sentence why it cannot be used; of several runs, that of ``seed``."""
+    runs = read_checkpoints(path)
+    seeds = [data["seed"] for _, data in runs]
+    if seed is None and len(runs) > 1:
+        raise CheckpointError(f"{path} holds the seeds {', '.join(map(str, seeds))}, trained together: pass seed=.")
+    if seed is not None and seed not in seeds:
+        raise CheckpointError(f"{path} does not hold the seed {seed}, but {', '.join(map(str, seeds))}.")
+    return runs[0 if seed is None else seeds.index(seed)]
+
+
+def read_checkpoints(path: Path) -> list[Run]:
+    """Tensors and settings of each run in a checkpoint, or a sentence why it cannot be used."""
     if not path.is_file():
         raise CheckpointError(f"There is no checkpoint at {path}.")
     try:
@@ -150,6 +178,12 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"{data.get('versions', {}).get('identica')}; this one reads formats up to {FORMAT_VERSION}): "
             "upgrade identica."
         )
+    if "runs" not in data:
+        return [_checked(path, tensors, data)]
+    return [_checked(path, _under(tensors, f"{k}."), run) for k, run in enumerate(data["runs"])]
+
+
+def _checked(path: Path, tensors: dict[str, Tensor], data: dict[str, Any]) -> Run:
     missing = [key for key in _KEYS if key not in data] + [key for key in ("generator", "sums") if key not in tensors]
     try:
         TrainConfig(**data.get("config", {}))
@@ -161,9 +195,20 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, data
 
 
-def restore(path: Path, state: TrainState, config: TrainConfig) -> None:
-    """Bring ``state`` to the moment the checkpoint was written. Refuses a run with other settings."""
-    tensors, data = read_checkpoint(path)
+def restore(path: Path, states: Sequence[TrainState], config: TrainConfig) -> None:
+    """Bring the states to the moment the checkpoint was written. Refuses runs with other settings."""
+    runs = read_checkpoints(path)
+    if len(runs) != len(states):
+        raise CheckpointError(
+            f"The checkpoint at {path} holds {len(runs)} runs that were trained together, not {len(states)}. "
+            "Use the same settings to resume it, or another output folder for a new run."
+        )
+    for state, run in zip(states, runs, strict=True):
+        _restore(path, state, run, config)
+
+
+def _restore(path: Path, state: TrainState, run: Run, config: TrainConfig) -> None:
+    tensors, data = run
     differences = config.differences(data["config"])
     if state.seed != data["seed"]:
         differences.append(f"seed was {data['seed']} and is now {state.seed}")
@@ -189,7 +234,7 @@ def restore(path: Path, state: TrainState, config: TrainConfig) -> None:
     state.sums.copy_(tensors["sums"])
     state.step, state.summed_steps = data["step"], data["summed_steps"]
     state.device_step.fill_(state.step)
-    state.seconds = data["seconds"]
+    state.seconds, state.diverged = data["seconds"], data.get("diverged")
     state.history[:] = [Record(**record) for record in data["history"]]
 
 

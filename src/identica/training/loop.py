@@ -1,4 +1,4 @@
-"""``train``: the loop around the step. Evaluates, checkpoints, shows progress, survives being killed."""
+"""``train`` and ``train_many``: the loop around the step, with evaluations, checkpoints and progress."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from identica.training.checkpoint import (
 )
 from identica.training.config import TrainConfig, derive_seed
 from identica.training.evaluation import evaluate, first_pairs
-from identica.training.progress import Callback, progress_callback
+from identica.training.progress import Callback, MeanOverSeeds, progress_callback
 from identica.training.state import Record, TrainState
-from identica.training.step import Process, make_step
+from identica.training.step import Process
+from identica.training.together import Together
 
 #: Observations an encoder sees before training, to fit its whitening.
 PREPARE_SAMPLES = 8192
@@ -43,7 +44,10 @@ class TrainingDiverged(FloatingPointError):
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A trained encoder and how it got there. Calling it encodes: ``run(x) -> h``, without gradients."""
+    """A trained encoder and how it got there. Calling it encodes: ``run(x) -> h``, without gradients.
+
+    ``diverged`` is None, or says what went wrong with this seed where others were trained together with it.
+    """
 
     encoder: nn.Module
     objective: Objective
@@ -53,6 +57,7 @@ class TrainingRun:
     step: int
     seed: int
     path: Path | None = None
+    diverged: str | None = None
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
@@ -90,30 +95,94 @@ def train(
     """
     config = TrainConfig() if config is None else config
     _check_parts(process, encoder, objective, config)
+    watchers = [progress_callback(description, quiet=quiet), *callbacks]
+    return _train([process], [encoder], [objective], config, [seed], device, out, resume, watchers)[0]
+
+
+def train_many(
+    processes: Sequence[Process],
+    encoders: Sequence[nn.Module],
+    objectives: Sequence[Objective],
+    config: TrainConfig | None = None,
+    *,
+    seeds: Sequence[int],
+    device: torch.device | str = "cpu",
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+    quiet: bool = False,
+    description: str = "training",
+) -> tuple[TrainingRun, ...]:
+    """Train several seeds of one experiment together: one process, encoder, objective and seed for each.
+
+    Each run ends as :func:`train` would have ended it: bit by bit on the CPU, where the seeds take turns, and up to
+    rounding and its consequences on CUDA, where one captured step does the work of all of them at once, in
+    far less time than one after the other. The parts of the seeds may differ in their numbers (mixing, weights,
+    data), not in their architecture.
+
+    A seed whose loss or parameters stop being finite does not disturb the others: its run says so in ``diverged``.
+    Only if all of them do, :class:`TrainingDiverged` is raised. Callbacks see every evaluation of every seed.
+    """
+    config = TrainConfig() if config is None else config
+    given = {"processes": processes, "encoders": encoders, "objectives": objectives, "seeds": seeds}
+    if not seeds or len({len(part) for part in given.values()}) != 1:
+        counts = ", ".join(f"{len(part)} {name}" for name, part in given.items())
+        raise ValueError(f"train_many needs one process, encoder, objective and seed for each run, not {counts}.")
+    for name, parts in (("encoders", encoders), ("objectives", objectives)):
+        if len({id(part) for part in parts}) != len(parts):
+            raise ValueError(f"Every seed needs an object of its own, but {name} holds one twice.")
+    for process, encoder, objective in zip(processes, encoders, objectives, strict=True):
+        _check_parts(process, encoder, objective, config)
+    watchers = [MeanOverSeeds(progress_callback(description, quiet=quiet)), *callbacks]
+    return _train(processes, encoders, objectives, config, seeds, device, out, resume, watchers)
+
+
+def _train(
+    processes: Sequence[Process],
+    encoders: Sequence[nn.Module],
+    objectives: Sequence[Objective],
+    config: TrainConfig,
+    seeds: Sequence[int],
+    device: torch.device | str,
+    out: str | os.PathLike[str] | None,
+    resume: bool,
+    watchers: Sequence[Callback],
+) -> tuple[TrainingRun, ...]:
     device = _usable_device(device)
     path = None if out is None else checkpoint_path(out)
     if path is not None:
         require_writable(path.parent)
         if path.exists() and not resume:
             raise CheckpointError(f"{path} exists already: pass resume=True to continue that run, or another out=.")
-    process = _on_device(process, device, encoder)
-    state = TrainState.create(encoder, objective, config, seed=seed, device=device, process=process)
+    processes = [_on_device(process, device, encoder) for process, encoder in zip(processes, encoders, strict=True)]
+    states = [
+        TrainState.create(encoder, objective, config, seed=seed, device=device, process=process)
+        for process, encoder, objective, seed in zip(processes, encoders, objectives, seeds, strict=True)
+    ]
     if path is not None and path.exists():
-        restore(path, state, config)
+        restore(path, states, config)
     else:
-        _prepare(encoder, process, seed, device)
-    watchers = [progress_callback(description, quiet=quiet), *callbacks]
-    encoder.train()
+        for process, encoder, seed in zip(processes, encoders, seeds, strict=True):
+            _prepare(encoder, process, seed, device)
+    for encoder in encoders:
+        encoder.train()
     try:
-        _run(process, state, config, path, watchers)
+        _Loop(processes, states, config, path, watchers).run()
     finally:
-        encoder.eval()
+        for encoder in encoders:
+            encoder.eval()
         for watcher in watchers:
             watcher.close()
-    run = TrainingRun(encoder, objective, config, tuple(state.history), state.seconds, state.step, state.seed, path)
+    runs = tuple(
+        TrainingRun(
+            s.encoder, s.objective, config, tuple(s.history), s.seconds, s.step, s.seed, path, diverged=s.diverged
+        )
+        for s in states
+    )
     for watcher in watchers:
-        watcher.on_end(run)
-    return run
+        for run in runs:
+            watcher.on_end(run)
+    return runs
 
 
 def _check_parts(process: Any, encoder: Any, objective: Any, config: Any) -> None:
@@ -135,71 +204,99 @@ def _prepare(encoder: Any, process: Process, seed: int, device: torch.device) ->
         encoder.prepare(first_pairs(process.sample(PREPARE_SAMPLES, generator)).x)
 
 
-def _run(
-    process: Process, state: TrainState, config: TrainConfig, path: Path | None, watchers: Sequence[Callback]
-) -> None:
-    step = make_step(process, state, config)
-    clock = _Clock(state)
-    for watcher in watchers:
-        watcher.on_start(state, config)
-    if not state.history:
-        _evaluate(process, state, config, clock, watchers)
-    with _interruptible() as interrupted:
-        while state.step < config.steps:
-            step()
-            for watcher in watchers:
-                watcher.on_step(state)
-            is_last = state.step == config.steps
-            if is_last or state.step % config.eval_every == 0:
-                _stop_if_diverged(state, path)
-                _evaluate(process, state, config, clock, watchers)
-            if path is not None and (is_last or interrupted.is_set() or state.step % config.checkpoint_every == 0):
-                _stop_if_diverged(state, path)
-                clock.read()
-                _save(path, state, config, must_succeed=is_last or interrupted.is_set())
-            if interrupted.is_set() and not is_last:
-                raise KeyboardInterrupt(_interruption_message(state, path))
+class _Loop:
+    """The loop around the step, over one run or over several that are trained together."""
+
+    def __init__(
+        self,
+        processes: Sequence[Process],
+        states: Sequence[TrainState],
+        config: TrainConfig,
+        path: Path | None,
+        watchers: Sequence[Callback],
+    ) -> None:
+        self.processes, self.states, self.config, self.path = processes, states, config, path
+        self.watchers = watchers
+        self.together = Together(processes, states, config)
+        self.clock = _Clock(states)
+
+    def run(self) -> None:
+        """Train to the last step; evaluate and save on the way."""
+        first, steps = self.states[0], self.config.steps
+        for watcher in self.watchers:
+            watcher.on_start(first, self.config)
+        if not first.history:
+            self._evaluate()
+        with _interruptible() as interrupted:
+            while first.step < steps:
+                self.together.advance()
+                for watcher in self.watchers:
+                    watcher.on_step(first)
+                is_last = first.step == steps
+                if is_last or first.step % self.config.eval_every == 0:
+                    self._give_up_diverged()
+                    self._evaluate()
+                if self.path is not None and (
+                    is_last or interrupted.is_set() or first.step % self.config.checkpoint_every == 0
+                ):
+                    self._give_up_diverged()
+                    self.clock.read()
+                    self._save(self.path, must_succeed=is_last or interrupted.is_set())
+                if interrupted.is_set() and not is_last:
+                    raise KeyboardInterrupt(_interruption_message(first, self.path))
+
+    def _evaluate(self) -> None:
+        seconds = self.clock.read()
+        for process, state in zip(self.processes, self.states, strict=True):
+            if state.diverged is not None:
+                continue
+            generator = torch.Generator(device=state.device)
+            generator.manual_seed(derive_seed(state.seed, f"evaluation {state.step}"))
+            evaluation = evaluate(process, state.encoder, self.config.eval_samples, generator=generator)
+            if len(self.states) == 1:
+                seconds = self.clock.read()
+            record = Record(state.step, seconds, evaluation.scores, state.read_terms())
+            state.history.append(record)
+            for watcher in self.watchers:
+                watcher.on_evaluation(state, record)
+
+    def _give_up_diverged(self) -> None:
+        """Raise if the only run has diverged, or all have; one among others is given up alone."""
+        kept = f" The last good checkpoint is kept at {self.path}." if self.path and self.path.exists() else ""
+        advice = (
+            " Try a smaller learning rate, a larger temperature, or float32 if this run used a lower precision; and "
+            "check that the data are finite."
+        )
+        for state in self.states:
+            if state.diverged is None:
+                state.diverged = _what_diverged(state)
+        if all(state.diverged is not None for state in self.states):
+            raise TrainingDiverged(f"{self.states[0].diverged}{kept}{advice}")
+
+    def _save(self, path: Path, *, must_succeed: bool) -> None:
+        self.together.spread()
+        try:
+            save_checkpoint(path, self.states, self.config)
+        except OSError as error:
+            step = self.states[0].step
+            message = f"The checkpoint at step {step} could not be written to {path} ({error.strerror or error})."
+            if must_succeed:
+                raise CheckpointError(f"{message} The previous one, if any, is intact.") from error
+            warnings.warn(f"{message} The previous one, if any, is intact; training goes on.", stacklevel=5)
 
 
-def _evaluate(
-    process: Process, state: TrainState, config: TrainConfig, clock: _Clock, watchers: Sequence[Callback]
-) -> None:
-    generator = torch.Generator(device=state.device)
-    generator.manual_seed(derive_seed(state.seed, f"evaluation {state.step}"))
-    evaluation = evaluate(process, state.encoder, config.eval_samples, generator=generator)
-    record = Record(state.step, clock.read(), evaluation.scores, state.read_terms())
-    state.history.append(record)
-    for watcher in watchers:
-        watcher.on_evaluation(state, record)
-
-
-def _stop_if_diverged(state: TrainState, path: Path | None) -> None:
+def _what_diverged(state: TrainState) -> str | None:
+    """A sentence if something is not finite, else None (waits for the device)."""
     bad = int(state.first_bad_step)
     if bad >= 0:
-        what = f"The loss was NaN or infinite at step {bad + 1}."
-    elif not _is_finite(state.encoder) or not _is_finite(state.objective):
-        what = f"A parameter became NaN or infinite by step {state.step}, though the loss was still finite."
-    else:
-        return
-    kept = f" The last good checkpoint is kept at {path}." if path is not None and path.exists() else ""
-    raise TrainingDiverged(
-        f"{what}{kept} Try a smaller learning rate, a larger temperature, or float32 if this run used a lower "
-        "precision; and check that the data are finite."
-    )
+        return f"The loss was NaN or infinite at step {bad + 1}."
+    if not _is_finite(state.encoder) or not _is_finite(state.objective):
+        return f"A parameter became NaN or infinite by step {state.step}, though the loss was still finite."
+    return None
 
 
 def _is_finite(module: nn.Module) -> bool:
     return all(bool(value.isfinite().all()) for value in module.parameters())
-
-
-def _save(path: Path, state: TrainState, config: TrainConfig, *, must_succeed: bool) -> None:
-    try:
-        save_checkpoint(path, state, config)
-    except OSError as error:
-        message = f"The checkpoint at step {state.step} could not be written to {path} ({error.strerror or error})."
-        if must_succeed:
-            raise CheckpointError(f"{message} The previous one, if any, is intact.") from error
-        warnings.warn(f"{message} The previous one, if any, is intact; training goes on.", stacklevel=4)
 
 
 def _interruption_message(state: TrainState, path: Path | None) -> str:
@@ -209,16 +306,17 @@ def _interruption_message(state: TrainState, path: Path | None) -> str:
 
 
 class _Clock:
-    """Seconds of training, across interruptions."""
+    """Seconds of training, across interruptions; of runs trained together, the seconds of all."""
 
-    def __init__(self, state: TrainState) -> None:
-        self._state, self._last = state, time.monotonic()
+    def __init__(self, states: Sequence[TrainState]) -> None:
+        self._states, self._last = states, time.monotonic()
 
     def read(self) -> float:
         now = time.monotonic()
-        self._state.seconds += now - self._last
+        for state in self._states:
+            state.seconds += now - self._last
         self._last = now
-        return self._state.seconds
+        return self._states[0].seconds
 
 
 @contextmanager
@@ -259,15 +357,19 @@ def _on_device(process: Any, device: torch.device, encoder: nn.Module) -> Proces
 
 
 def load(
-    path: str | os.PathLike[str], *, encoder: nn.Module | None = None, objective: Objective | None = None
+    path: str | os.PathLike[str],
+    *,
+    encoder: nn.Module | None = None,
+    objective: Objective | None = None,
+    seed: int | None = None,
 ) -> TrainingRun:
     """A trained model from a checkpoint file or its run's folder, on the CPU, ready to use.
 
     An encoder or objective of your own class cannot be rebuilt from a file: pass one of the same
-    architecture, and the saved weights are loaded into it.
+    architecture, and the saved weights are loaded into it. Of seeds that were trained together, ``seed`` says which.
     """
     file = checkpoint_path(path)
-    tensors, data = read_checkpoint(file)
+    tensors, data = read_checkpoint(file, seed)
     encoder = encoder or _rebuilt(encoder_from_dict, data["encoder"], "encoder", file)
     objective = objective or _rebuilt(objective_from_dict, data["objective"], "objective", file)
     for name, module in (("encoder", encoder), ("objective", objective)):
@@ -285,6 +387,7 @@ def load(
         data["step"],
         data["seed"],
         file,
+        diverged=data.get("diverged"),
     )
 
 

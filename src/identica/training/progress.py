@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
 from collections.abc import Iterable
@@ -48,6 +49,39 @@ def progress_callback(description: str, *, quiet: bool) -> Callback:
         return Callback()
     console = Console(stderr=True)
     return ProgressBar(description, console) if console.is_terminal else ProgressLines(description)
+
+
+class MeanOverSeeds(Callback):
+    """Shows runs that are trained together as one: the mean over the seeds scored so far at a step."""
+
+    def __init__(self, inner: Callback) -> None:
+        self._inner = inner
+        self._records: list[Record] = []
+
+    def on_start(self, state: TrainState, config: TrainConfig) -> None:
+        """Pass it on."""
+        self._inner.on_start(state, config)
+
+    def on_step(self, state: TrainState) -> None:
+        """Pass it on."""
+        self._inner.on_step(state)
+
+    def on_evaluation(self, state: TrainState, record: Record) -> None:
+        """Pass the mean on."""
+        self._records = [r for r in self._records if r.step == record.step] + [record]
+        scores, terms = (
+            {k: statistics.fmean(getattr(r, part)[k] for r in self._records) for k in getattr(record, part)}
+            for part in ("scores", "terms")
+        )
+        self._inner.on_evaluation(state, Record(record.step, record.seconds, scores, terms))
+
+    def on_end(self, run: TrainingRun) -> None:
+        """Pass it on."""
+        self._inner.on_end(run)
+
+    def close(self) -> None:
+        """Pass it on."""
+        self._inner.close()
 
 
 def describe_record(record: Record) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,7 @@ class TrainState:
     so that no step waits for it: ``sums`` adds up the objective's terms, ``device_step`` counts like
     ``step``, and ``first_bad_step`` is the first step whose loss was not finite (−1: none yet).
     ``started_with`` describes the parts before training, so that a checkpoint is resumed with no others.
+    ``diverged`` says what went wrong with a seed that is trained together with others and has to be given up.
     """
 
     encoder: nn.Module
@@ -56,6 +57,7 @@ class TrainState:
     summed_steps: int = 0
     seconds: float = 0.0
     history: list[Record] = field(default_factory=list)
+    diverged: str | None = None
 
     @classmethod
     def create(
@@ -77,7 +79,7 @@ class TrainState:
         return cls(
             encoder=encoder,
             objective=objective,
-            optimizer=make_optimizer(encoder, objective, config),
+            optimizer=make_optimizer(trainable(encoder), trainable(objective), config),
             generator=torch.Generator(device=torch.device(device or "cpu")).manual_seed(derive_seed(seed, "pairs")),
             sums=torch.zeros(len(SUMMED), dtype=torch.float64, device=device),
             device_step=torch.zeros((), dtype=torch.int64, device=device),
@@ -111,18 +113,24 @@ def describe(part: Any) -> Any:
     return {"class": type(part).__qualname__}
 
 
-def make_optimizer(encoder: nn.Module, objective: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Adam over the encoder, and over what the objective learns with its own learning rate.
+def trainable(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that training changes."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def make_optimizer(
+    of_encoder: Sequence[Tensor], of_objective: Sequence[Tensor], config: TrainConfig
+) -> torch.optim.Optimizer:
+    """Adam over the encoder's parameters, and over what the objective learns with its own learning rate.
 
     On CUDA the learning rates are tensors, so that a captured step can change them.
     """
     groups: list[dict[str, Any]] = []
-    for module, lr in ((encoder, config.lr), (objective, config.objective_lr)):
-        parameters = [p for p in module.parameters() if p.requires_grad]
+    for parameters, lr in ((of_encoder, config.lr), (of_objective, config.objective_lr)):
         if parameters:
             on_cuda = parameters[0].device.type == "cuda"
             rate = torch.full((), lr, device=parameters[0].device) if on_cuda else lr
-            groups.append({"params": parameters, "lr": rate, "peak_lr": lr, "capturable": on_cuda})
+            groups.append({"params": list(parameters), "lr": rate, "peak_lr": lr, "capturable": on_cuda})
     if not groups:
         raise ValueError("There is nothing to train: neither the encoder nor the objective has trainable parameters.")
     optimizers: dict[str, Callable[..., torch.optim.Optimizer]] = {

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from identica._optional import has_triton
 from identica.objectives import Terms
 from identica.training.capture import CapturedCall
 from identica.training.config import Precision, TrainConfig
+from identica.training.schedules import Schedules, annealed_parts
 from identica.training.state import SUMMED, TrainState
 
 
@@ -43,11 +44,13 @@ def make_step(process: Process, state: TrainState, config: TrainConfig) -> Calla
     >>> state.step, bool(terms.loss.isfinite())
     (3, True)
     """
-    encode = _in_precision(state.encoder, config.precision, state.device)
+    encode = in_precision(state.encoder, config.precision, state.device)
+    factors = [(part, part.factor) for _, part in annealed_parts(state.objective)]
+    schedules = Schedules(state.optimizer, factors, config)
 
     def on_device() -> Terms:
         """Everything but the counting on the host; this is what a graph captures."""
-        _set_learning_rates(state, config)
+        schedules.follow(state.step, state.device_step)
         with matmul_precision(config.precision):
             pairs = process.sample(config.batch_size, state.generator)
             state.optimizer.zero_grad(set_to_none=True)
@@ -55,7 +58,7 @@ def make_step(process: Process, state: TrainState, config: TrainConfig) -> Calla
             terms.loss.backward()
         state.optimizer.step()
         with torch.no_grad():
-            _note(state, terms)
+            note(state.sums, state.first_bad_step, state.device_step, terms)
         return terms
 
     advance = CapturedCall(on_device, state.generator) if state.device.type == "cuda" else on_device
@@ -69,30 +72,25 @@ def make_step(process: Process, state: TrainState, config: TrainConfig) -> Calla
     return step
 
 
-def _set_learning_rates(state: TrainState, config: TrainConfig) -> None:
-    for group in state.optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].copy_(group["peak_lr"] * _device_decay(state.device_step, config))
-        else:
-            group["lr"] = group["peak_lr"] * config.decay(state.step)
+def note(sums: Tensor, first_bad_step: Tensor, step: Tensor, terms: Terms) -> None:
+    """Add the terms up on the device, remember the first step whose loss was not finite, and count the step.
+
+    ``sums: (..., terms)``, ``first_bad_step: (...)``, with an axis of seeds in front or without.
+    """
+    values = [getattr(terms, name).detach() for name in SUMMED]
+    if sums.device.type == "cuda" and has_triton():
+        from identica.training.triton_note import run_note
+
+        run_note(sums, first_bad_step, step, values)
+        return
+    sums += torch.stack(values, dim=-1)
+    is_bad = terms.loss - terms.loss != 0  # inf − inf and NaN − NaN are NaN, which differs from 0
+    first_bad_step.copy_(torch.where(is_bad & (first_bad_step < 0), step, first_bad_step))
+    step += 1
 
 
-def _device_decay(step: Tensor, config: TrainConfig) -> Tensor:
-    """``config.decay`` on the device, for a step that is captured once and replayed many times."""
-    if config.schedule == "constant":
-        return torch.ones_like(step, dtype=torch.float64)
-    return 0.5 * (1.0 + torch.cos(math.pi * (step.double() / config.steps).clamp_max(1.0)))
-
-
-def _note(state: TrainState, terms: Terms) -> None:
-    """Add the terms up on the device and remember the first step whose loss was not finite."""
-    state.sums += torch.stack([getattr(terms, name).detach().double() for name in SUMMED])
-    is_first = (state.first_bad_step < 0) & ~terms.loss.isfinite()
-    state.first_bad_step.copy_(torch.where(is_first, state.device_step, state.first_bad_step))
-    state.device_step += 1
-
-
-def _in_precision(encoder: nn.Module, precision: Precision, device: torch.device) -> Callable[[Tensor], Tensor]:
+def in_precision(encoder: nn.Module, precision: Precision, device: torch.device) -> Callable[[Tensor], Tensor]:
+    """The encoder, under autocast where half precision was asked for."""
     if precision != "bf16":
         return encoder
 
