@@ -1,1 +1,28 @@
-"""Experiments: the demo, and in time the papers' tables and figures as data."""
+"""The papers' tables and figures as data, the ledger of results, and verdicts; and the demo.
+
+What only reads (catalogue, ledger, verdicts) does not load torch.
+"""
+
+from identica.experiments.catalogue import Experiment, Published, Row, catalogue, find
+from identica.experiments.ledger import append, ledger_path, read, read_folder
+from identica.experiments.receipt import Receipt
+from identica.experiments.verdicts import RowResult, Stat, Verdict, curve_results, results, row_result
+
+__all__ = [
+    "Experiment",
+    "Published",
+    "Receipt",
+    "Row",
+    "RowResult",
+    "Stat",
+    "Verdict",
+    "append",
+    "catalogue",
+    "curve_results",
+    "find",
+    "ledger_path",
+    "read",
+    "read_folder",
+    "results",
+    "row_result",
+]

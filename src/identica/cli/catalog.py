@@ -1,0 +1,87 @@
+"""``identica catalog``: every experiment there is, and how much of it has been reproduced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from identica.experiments import Experiment, Receipt, Row
+
+
+def catalog(
+    experiment: Annotated[str | None, typer.Argument(help="List the rows of this one.")] = None,
+    results: Annotated[Path, typer.Option(help="Folder with the ledgers of results.")] = Path("results"),
+) -> None:
+    """List the experiments, and what the ledgers hold of each.
+
+    \b
+    Examples:
+      identica catalog
+      identica catalog clica/table1       its rows: settings, the paper's figures, what theory says
+    """  # noqa: D301 (\b tells click to keep the lines as they are)
+    from identica.cli.plain_warnings import plain_warnings
+    from identica.experiments import catalogue, find, ledger_path, read
+
+    with plain_warnings():
+        if experiment is not None:
+            _print_rows(find(experiment))
+            return
+        entries = [(entry, read(ledger_path(results, entry.id))) for entry in catalogue()]
+        _print_experiments(entries)
+
+
+def _print_experiments(entries: list[tuple[Experiment, tuple[Receipt, ...]]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("Experiment", "Shows", "Rows", "Results"):
+        table.add_column(heading, justify="right" if heading == "Rows" else "left", no_wrap=heading != "Shows")
+    for experiment, receipts in entries:
+        shows, count = f"{experiment.title} ({experiment.paper})", str(len(experiment.rows))
+        table.add_row(experiment.id, shows, count, _status(experiment, receipts))
+    Console(highlight=False).print(table)
+    print("A, W and B are the papers (docs/experiments.md). 'identica reproduce ID' trains what is missing.")
+
+
+def _status(experiment: Experiment, receipts: tuple[Receipt, ...]) -> str:
+    """``fast 12/14, 5 seeds`` (rows that have results, of all), a line for each budget; or "none yet"."""
+    from identica.experiments import results
+
+    lines = []
+    for budget in dict.fromkeys(receipt.budget for receipt in receipts):
+        counts = [len(result.receipts) for result in results(experiment, receipts, budget) if result.receipts]
+        if counts:
+            seeds = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+            plural = "" if max(counts) == 1 else "s"
+            lines.append(f"{budget} {len(counts)}/{len(experiment.rows)}, {seeds} seed{plural}")
+    return "\n".join(lines) or "none yet"
+
+
+def _print_rows(experiment: Experiment) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from identica.experiments.catalogue import METRICS
+
+    console = Console(highlight=False)
+    console.print(f"{experiment.id}: {experiment.title} ({experiment.paper}; {METRICS[experiment.metric]} in percent)")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("Row", "Latents and pairs → model", "Theory", *map(str.capitalize, experiment.models)):
+        table.add_column(heading, overflow="fold")
+    for row in experiment.rows:
+        table.add_row(row.number, row.label, row.theory, *_published(experiment, row))
+    console.print(table)
+    for note in dict.fromkeys(row.note for row in experiment.rows if row.note):
+        marked = ", ".join(row.number for row in experiment.rows if row.note == note)
+        console.print(f"Row{'s' if ',' in marked else ''} {marked}: {note}.")
+
+
+def _published(experiment: Experiment, row: Row) -> list[str]:
+    figures = [row.published.get(model) for model in experiment.models]
+    return ["–" if figure is None else f"{figure.mean:.2f} ± {figure.sd:.2f}" for figure in figures]

@@ -1,0 +1,21 @@
+"""Warnings as people read them: one sentence each, without the line of code that raised them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def plain_warnings() -> Iterator[None]:
+    """While it lasts, a warning is ``Warning: sentence`` on stderr."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(f"Warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield

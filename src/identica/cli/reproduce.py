@@ -1,0 +1,167 @@
+"""``identica reproduce``: train what is missing of a table or figure, and set ours beside the paper's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from identica.experiments import Experiment, RowResult, Verdict
+    from identica.experiments.verdicts import Cell
+
+STYLES = {True: "green", False: "yellow", None: ""}
+
+
+def reproduce(
+    experiment: Annotated[str, typer.Argument(metavar="ID", help="Such as clica/table1; see 'identica catalog'.")],
+    rows: Annotated[str | None, typer.Option(help="Only these rows: 1,5,11b.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; by default as many as the paper.")] = None,
+    budget: Annotated[str, typer.Option(help="smoke, fast or paper.")] = "fast",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1; auto takes the GPU where there is one.")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder of the ledgers.")] = Path("results"),
+    have: Annotated[list[Path] | None, typer.Option(help="Read results from this folder too.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Train again; new lines are added, none removed.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but the path of the ledger.")] = False,
+) -> None:
+    """Reproduce a table or figure: train what is missing, add the results to its ledger, compare with the paper.
+
+    What is in the ledger already is not trained again. After Ctrl-C or a crash the same command continues.
+
+    \b
+    Examples:
+      identica reproduce clica/table1 --budget smoke      does everything run? Two minutes on two cores
+      identica reproduce clica/table1 --rows 1,5 --seeds 5
+      identica reproduce clica/table2 --budget paper --rows 1 --seeds 1
+    """  # noqa: D301 (\b tells click to keep the lines as they are)
+    from identica.cli.plain_warnings import plain_warnings
+    from identica.experiments import find, ledger_path
+    from identica.experiments.reproduce import reproduce as run
+
+    chosen = find(experiment)
+    numbers = None if rows is None else [number.strip() for number in rows.split(",") if number.strip()]
+    path = ledger_path(out, chosen.id)
+    with plain_warnings():
+        try:
+            results = run(
+                chosen,
+                rows=numbers,
+                seeds=seeds,
+                budget=budget,
+                device=device,
+                out=out,
+                have=have or [],
+                force=force,
+                quiet=quiet,
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_interruption(path)) from None
+    if quiet:
+        print(path)
+    else:
+        _print(chosen, results, path)
+
+
+def _interruption(path: Path) -> str:
+    from identica.experiments.folders import RunFolders
+    from identica.training.checkpoint import FILE_NAME
+
+    kept = [f"what is finished is in {path}"] if path.exists() else []
+    if any(RunFolders(path.parent).root.glob(f"*/*/{FILE_NAME}")):
+        kept.append("what was being trained is kept")
+    said = ", ".join(kept) or "nothing was saved yet"
+    return f"Interrupted: {said}. Run the same command again to continue."
+
+
+def _print(experiment: Experiment, results: tuple[RowResult, ...], path: Path) -> None:
+    from rich.console import Console
+
+    from identica.experiments.catalogue import METRICS
+
+    console = Console(highlight=False)
+    metric = METRICS[experiment.metric]
+    console.print(f"\n[bold]{experiment.id}[/bold]  {experiment.title} ({experiment.paper}), {metric} in percent")
+    if experiment.curves:
+        _print_curves(console, experiment, results)
+    else:
+        _print_table(console, results)
+    for result in results:
+        for failure in result.failures:
+            console.print(f"Row {result.row.number}, {failure}", markup=False)
+    for note in dict.fromkeys(result.row.note for result in results if result.row.note):
+        marked = ", ".join(result.row.number for result in results if result.row.note == note)
+        console.print(f"Row{'s' if ',' in marked else ''} {marked}: {note}.", markup=False)
+    if any(result.budget == "smoke" for result in results):
+        console.print("The smoke budget shows that everything runs; it is far too short to reach the paper's figures.")
+    console.print(f"Receipts: {path}", markup=False, soft_wrap=True)
+
+
+def _print_table(console: Console, results: tuple[RowResult, ...]) -> None:
+    """Three lines for each row, one for each model; fits into 100 columns."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("Row", "Setting", "Model", "Ours", "Paper", "Verdict"):
+        table.add_column(heading, no_wrap=heading not in ("Setting", "Verdict"))
+    for result in results:
+        row = result.row
+        setting = [f"{row.space.capitalize()}, {row.marginal.label}", f"pairs {row.conditional.label}"]
+        setting.append(f"model {row.model_label}")
+        if len(result.cells) < len(setting):
+            setting = [", ".join(setting)]
+        for i, cell in enumerate(result.cells):
+            first = row.number if i == 0 else ""
+            table.add_row(first, setting[i], cell.model, _ours(cell), _paper(cell), _styled(cell.verdict))
+        if len(result.cells) > 1:
+            table.add_row(*[Text("")] * 6)
+    console.print(table)
+
+
+def _print_curves(console: Console, experiment: Experiment, results: tuple[RowResult, ...]) -> None:
+    """One line for each point, and the trend of each curve."""
+    from rich import box
+    from rich.table import Table
+
+    from identica.experiments import curve_results
+    from identica.experiments.transport import transported_mass
+
+    for curve in curve_results(experiment, results):
+        if not curve.points:
+            continue
+        name = next(iter(curve.points[0].row.x))
+        reference = curve.points[0].row.conditional.tightness
+        console.print(f"\n{curve.name}; {name} of the pairs: {reference:g}")
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for heading in ("Point", f"{name} of the marginal", "Mass to move", "Ours", "Seeds"):
+            table.add_column(heading, justify="right")
+        for point in curve.points:
+            mass = f"{100 * transported_mass(point.row, experiment.dim):.1f} %"
+            table.add_row(
+                point.row.number,
+                f"{point.row.x[name]:g}",
+                mass,
+                _ours(point["contrastive"]),
+                str(len(point.receipts)),
+            )
+        console.print(table)
+        console.print("Trend: ", _styled(curve.verdict) if curve.verdict else "needs points at both ends", sep="")
+
+
+def _ours(cell: Cell) -> str:
+    return "–" if cell.ours is None else str(cell.ours)
+
+
+def _paper(cell: Cell) -> str:
+    return "–" if cell.published is None else f"{cell.published.mean:.2f} ± {cell.published.sd:.2f}"
+
+
+def _styled(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return "–"
+    style = STYLES[verdict.good]
+    return f"[{style}]{verdict.text}[/{style}]" if style else verdict.text

@@ -1,0 +1,151 @@
+"""What an experiment is: a table or figure of a paper, row by row, as data.
+
+Nothing here imports torch: a catalogue can be listed, and results read and judged, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from identica.experiments.laws import Law
+from identica.names import no_such
+
+SpaceName = Literal["sphere", "box", "unbounded"]
+Theory = Literal["promises", "forbids", "silent"]
+Metric = Literal["r2", "mcc"]
+Model = Literal["identity", "supervised", "contrastive"]
+
+#: The columns of the papers' tables, in their order. Identity scores the observations themselves.
+MODELS: tuple[Model, ...] = ("identity", "supervised", "contrastive")
+METRICS: dict[Metric, str] = {"r2": "R²", "mcc": "MCC"}
+PAPERS = {
+    "A": "Zimmermann et al., Contrastive Learning Inverts the Data Generating Process (ICML 2021)",
+    "W": "its workshop version",
+    "B": "Rusak et al., InfoNCE: Identifying the Gap Between Theory and Practice (2025)",
+}
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure as the paper prints it, in percent: mean ± standard deviation over so many seeds."""
+
+    mean: float
+    sd: float
+    seeds: int = 5
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run (one row, one seed) took the authors: from so many to so many hours on one GPU."""
+
+    hours: tuple[float, float]
+    gpu: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table, or one point of a figure.
+
+    number: as the table is numbered; a letter after it marks another reading of the same line ("11b").
+    space, marginal, conditional: where the latents live, p(z) and p(z̃|z).
+    model_space, model: the space of the codes, and the conditional q that the similarity stands for.
+    match: whether the setting meets every assumption of the theorem, as the paper marks it.
+    theory: whether recovery is promised, forbidden, or neither.
+    published: the paper's figures by model; empty where it prints none.
+    alpha: with a number, the objective is L_AU(alpha, p) in place of InfoNCE (W, Eq. 70).
+    curve, x: for a point of a figure, which curve it is on and where.
+    note: what a reader must know to compare.
+    """
+
+    number: str
+    space: SpaceName
+    marginal: Law
+    conditional: Law
+    model_space: SpaceName
+    model: Law
+    match: bool = False
+    theory: Theory = "silent"
+    published: Mapping[Model, Published] = field(default_factory=dict)
+    alpha: float | None = None
+    curve: str | None = None
+    x: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        """The setting in one line."""
+        return f"{self.process_label} → {self.model_label}"
+
+    @property
+    def process_label(self) -> str:
+        """Where the pairs come from: ``Box, Uniform, Laplace 0.05``."""
+        return f"{self.space.capitalize()}, {self.marginal.label}, {self.conditional.label}"
+
+    @property
+    def model_label(self) -> str:
+        """What the model assumes: ``Unbounded, Laplace``."""
+        return f"{self.model_space.capitalize()}, {self.model.label}"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure: its rows, what is scored, and which models are compared.
+
+    seeds: how many the paper averaged over, which is how many we train unless asked otherwise.
+    trend: what the paper says of a figure whose numbers it does not print.
+    cost: what the authors say a run took them.
+    """
+
+    id: str
+    title: str
+    paper: str
+    metric: Metric
+    rows: tuple[Row, ...]
+    models: tuple[Model, ...] = MODELS
+    seeds: int = 5
+    dim: int = 10
+    trend: str = ""
+    cost: Cost | None = None
+
+    def __post_init__(self) -> None:
+        numbers = [row.number for row in self.rows]
+        twice = sorted({number for number in numbers if numbers.count(number) > 1})
+        if twice:
+            raise ValueError(f"{self.id} has more than one row {twice[0]}.")
+
+    def row(self, number: str) -> Row:
+        """The row of that number; a sentence if there is none."""
+        for row in self.rows:
+            if row.number == number:
+                return row
+        known = ", ".join(row.number for row in self.rows)
+        raise ValueError(f"{self.id} has no row '{number}'. Its rows are {known}.")
+
+    def select(self, numbers: Iterable[str] | None) -> tuple[Row, ...]:
+        """The rows of those numbers in the table's order; all without numbers."""
+        if numbers is None:
+            return self.rows
+        wanted = {self.row(number).number for number in numbers}
+        return tuple(row for row in self.rows if row.number in wanted)
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        """The names of a figure's curves, in order."""
+        return tuple(dict.fromkeys(row.curve for row in self.rows if row.curve is not None))
+
+
+def find(experiment_id: str, among: Iterable[Experiment] | None = None) -> Experiment:
+    """The experiment of that id; for a mistyped one the error names the nearest."""
+    known = {experiment.id: experiment for experiment in (catalogue() if among is None else among)}
+    if experiment_id not in known:
+        raise ValueError(no_such("experiment", experiment_id, known) + " 'identica catalog' lists them all.")
+    return known[experiment_id]
+
+
+def catalogue() -> tuple[Experiment, ...]:
+    """Every experiment there is."""
+    from identica.experiments import clica, clica_workshop
+
+    return (*clica.EXPERIMENTS, *clica_workshop.EXPERIMENTS)

@@ -1,0 +1,219 @@
+"""Training and scoring one model of one row, for several seeds at once."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from identica.experiments.catalogue import Model
+from identica.experiments.pace import Work
+from identica.experiments.plan import Plan
+from identica.experiments.receipt import Receipt
+from identica.objectives import Objective
+from identica.processes import PairProcess
+from identica.training import (
+    Callback,
+    CheckpointError,
+    Evaluation,
+    Record,
+    TrainConfig,
+    TrainingDiverged,
+    TrainingRun,
+    TrainState,
+    derive_seed,
+    evaluate,
+    train_many,
+)
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """One model of one seed: what it scored and how it got there, or, under "failed", why there is no score.
+
+    ``info`` goes into the receipt as it is; ``seconds`` is 0 for a result that was not computed here.
+    """
+
+    scores: dict[str, float]
+    per_dimension: dict[str, list[float | None]]
+    info: dict[str, Any]
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> str | None:
+        """Why there is no score."""
+        return self.info.get("failed")
+
+
+class Pool:
+    """Results that are there already, by what they depend on: a hash and a seed."""
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[str, int], ModelResult] = {}
+
+    def get(self, model_hash: str, seed: int) -> ModelResult | None:
+        """The result of that model and seed, if there is one."""
+        return self._results.get((model_hash, seed))
+
+    def add(self, model_hash: str, results: Mapping[int, ModelResult]) -> None:
+        """What has just been computed, by seed."""
+        self._results |= {(model_hash, seed): result for seed, result in results.items()}
+
+    def fill(self, receipts: Iterable[Receipt]) -> None:
+        """Every model of every receipt that was trained for it, marked with where it comes from."""
+        for receipt in receipts:
+            for model, info in receipt.models.items():
+                if "hash" not in info or "shared_with" in info:
+                    continue
+                source = f"{receipt.experiment}, row {receipt.row}"
+                self._results[info["hash"], receipt.seed] = ModelResult(
+                    scores=dict(receipt.scores.get(model, {})),
+                    per_dimension=dict(receipt.per_dimension.get(model, {})),
+                    info={**info, "shared_with": source, "device": receipt.device},
+                )
+
+
+# Training
+
+
+def train_seeds(
+    processes: Sequence[PairProcess],
+    encoders: Sequence[nn.Module],
+    objectives: Sequence[Objective],
+    config: TrainConfig,
+    *,
+    seeds: Sequence[int],
+    device: torch.device | str = "cpu",
+    out: Path | None = None,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+) -> tuple[TrainingRun | TrainingDiverged, ...]:
+    """Train one encoder for each seed, all together; a seed that diverges does not stop the others.
+
+    Element i of every sequence belongs to seed i; ``out`` keeps the checkpoints of all of them.
+    """
+    try:
+        runs = train_many(
+            processes,
+            encoders,
+            objectives,
+            config,
+            seeds=seeds,
+            device=device,
+            out=out,
+            resume=resume,
+            callbacks=callbacks,
+            quiet=True,
+        )
+    except TrainingDiverged as error:  # every one of them
+        return (error,) * len(seeds)
+    return tuple(run if run.diverged is None else TrainingDiverged(run.diverged) for run in runs)
+
+
+def work_of(plan: Plan, model: Model, seeds: int) -> Work:
+    """The steps that :func:`train_seeds` will take, each for all seeds, for the progress bar."""
+    objective = "supervised" if model == "supervised" else plan.row.model.label
+    return Work(f"{objective}, {seeds} seeds", plan.train_config(model).steps, model == "supervised")
+
+
+def train_model(
+    plan: Plan, model: Model, seeds: Sequence[int], *, device: torch.device, folder: Path, callback: Callback
+) -> dict[int, ModelResult]:
+    """Train and score a model for each seed, continuing from the checkpoints in ``folder``."""
+    started = _Started()
+
+    def attempt() -> tuple[TrainingRun | TrainingDiverged, ...]:
+        return train_seeds(
+            [plan.process(model, seed) for seed in seeds],
+            [plan.encoder(model, seed) for seed in seeds],
+            [plan.objective(model) for _ in seeds],
+            plan.train_config(model),
+            seeds=[plan.seed(model, seed) for seed in seeds],
+            device=device,
+            out=folder / f"seeds-{'-'.join(map(str, seeds))}",
+            resume=True,
+            callbacks=[started, callback],
+        )
+
+    try:
+        runs = attempt()
+    except CheckpointError as error:
+        if started.yes:  # not a checkpoint that cannot be used, but one that cannot be written
+            raise
+        warnings.warn(f"{error} It is set aside, and the run starts afresh.", stacklevel=2)
+        shutil.rmtree(folder, ignore_errors=True)
+        runs = attempt()
+    return {
+        seed: _result(plan, model, seed, run, device, together=len(seeds))
+        for seed, run in zip(seeds, runs, strict=True)
+    }
+
+
+class _Started(Callback):
+    """Whether any run got as far as training."""
+
+    yes = False
+
+    def on_start(self, state: TrainState, config: TrainConfig) -> None:
+        self.yes = True
+
+
+def _result(
+    plan: Plan, model: Model, seed: int, run: TrainingRun | TrainingDiverged, device: torch.device, together: int
+) -> ModelResult:
+    """``run.seconds`` are those of all seeds trained together: each has its share."""
+    info: dict[str, Any] = {"hash": plan.model_hashes[model]}
+    if isinstance(run, TrainingDiverged):
+        return ModelResult({}, {}, info | {"failed": str(run)})
+    seconds = run.seconds / together
+    info |= {"steps": run.step, "seconds": round(seconds, 3), "trained_together": together}
+    info["curve"] = learning_curve(run.history)
+    try:
+        return _scored(_evaluated(plan, model, seed, run, device), info, seconds)
+    except ValueError as error:  # codes without a score, such as infinite ones: not a reason to stop the others
+        return ModelResult({}, {}, info | {"failed": str(error)}, seconds)
+
+
+def score_identity(plan: Plan, seed: int, device: torch.device) -> ModelResult:
+    """The observations themselves, scored as if they were the code."""
+    begin = time.monotonic()
+    evaluation = _evaluated(plan, "identity", seed, lambda x: x, device)
+    return _scored(evaluation, {"hash": plan.model_hashes["identity"]}, time.monotonic() - begin)
+
+
+def _evaluated(plan: Plan, model: Model, seed: int, encode: Any, device: torch.device) -> Evaluation:
+    process = plan.process(model, seed).to(device, torch.get_default_dtype())
+    source = derive_seed(seed, f"{model} evaluation")
+    return evaluate(process, encode, plan.recipe.evaluation_samples, generator=source, device=device)
+
+
+def _scored(evaluation: Evaluation, info: dict[str, Any], seconds: float) -> ModelResult:
+    if not all(math.isfinite(score) for score in evaluation.scores.values()):
+        raise ValueError("The scores are not finite, as those of codes that are constant.")
+    per_dimension = {
+        name: [_rounded(value) for value in score.per_dimension]
+        for name, score in (("r2", evaluation.r2), ("mcc", evaluation.mcc))
+    }
+    return ModelResult(evaluation.scores, per_dimension, info, seconds)
+
+
+def learning_curve(history: Sequence[Record]) -> dict[str, list[Any]]:
+    """The evaluations of a run as lists: step, r2, mcc, loss (None before the first step)."""
+    return {
+        "step": [record.step for record in history],
+        **{name: [_rounded(record.scores.get(name)) for record in history] for name in ("r2", "mcc")},
+        "loss": [_rounded(record.terms.get("loss")) for record in history],
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    """Five digits are more than a curve shows; NaN, which JSON does not know, is left out."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
