@@ -15,12 +15,16 @@ import typer.main
 from typer.core import TyperGroup
 
 from identica._version import __version__
+from identica.cli.catalog import catalog
 from identica.cli.demo import demo
 from identica.cli.doctor import doctor
 from identica.cli.errors import Interrupted, report
+from identica.cli.reproduce import reproduce
+from identica.cli.verify import verify
 from identica.names import no_such
 
 LEARNING = "Learning"
+REPRODUCING = "Reproducing the papers"
 SETTING_UP = "Setting up"
 
 INTRODUCTION = """\
@@ -34,6 +38,9 @@ EXAMPLES = """\
 \b
 Examples:
   identica demo              recover the factors of a nonlinear mixture, in a minute and a half
+  identica catalog           the papers' tables and figures, and what was reproduced
+  identica reproduce clica/table1 --budget smoke
+  identica verify            the theorems, measured, in two minutes
   identica doctor            what is installed here, what is missing and how to get it
   identica doctor --json     the same for a script or a bug report
   identica doctor --help     every command explains itself
@@ -122,4 +129,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 app.command(rich_help_panel=LEARNING)(demo)
+app.command(rich_help_panel=REPRODUCING)(catalog)
+app.command(rich_help_panel=REPRODUCING)(reproduce)
+app.command(rich_help_panel=REPRODUCING)(verify)
 app.command(rich_help_panel=SETTING_UP)(doctor)

@@ -1,0 +1,180 @@
+"""The pictures of ``identica verify`` as SVG text: lines, dots and bands over linear or logarithmic axes, matrices.
+
+They are coloured by the page's style sheet, like those of :mod:`identica.report.charts`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from identica.diagnostics.theory import Curve, Line, Matrix
+from identica.report.charts import Axis, Point, number, ticks
+
+WIDTH, HEIGHT = 480, 300
+LEFT, RIGHT, TOP, BOTTOM = 62, 16, 12, 44
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis of a picture, linear or logarithmic: where a value is drawn, and which values get a label."""
+
+    axis: Axis
+    log: bool
+
+    @staticmethod
+    def of(values: Sequence[float], log: bool, start: float, length: float) -> Scale:
+        """An axis that just holds the values, with a little room."""
+        seen = [math.log10(v) for v in values if v > 0] if log else [v for v in values if math.isfinite(v)]
+        low, high = (min(seen), max(seen)) if seen else (0.0, 1.0)
+        room = 0.04 * (high - low) or 0.5
+        return Scale(Axis(low - room, high + room, start, length), log)
+
+    def as_long_as(self, other: Scale) -> Scale:
+        """This axis with its middle kept and a unit as long as on the other one."""
+        middle, axis = (self.axis.low + self.axis.high) / 2, other.axis
+        half = (axis.high - axis.low) * abs(self.axis.length / axis.length) / 2
+        return Scale(Axis(middle - half, middle + half, self.axis.start, self.axis.length), self.log)
+
+    def __call__(self, value: float) -> float:
+        """Page coordinate of a value; one that a logarithm cannot show is drawn at the lower end."""
+        if self.log:
+            value = math.log10(value) if value > 0 else self.axis.low
+        return self.axis(min(max(value, self.axis.low), self.axis.high))
+
+    def labels(self) -> list[tuple[float, str]]:
+        """Where labels stand, and what they say."""
+        if not self.log:
+            return [(self.axis(value), number(value)) for value in ticks(self.axis.low, self.axis.high)]
+        decades = range(math.ceil(self.axis.low), math.floor(self.axis.high) + 1)
+        every = max(1, math.ceil(len(decades) / 5))
+        return [(self.axis(power), _decade(power)) for power in decades if power % every == 0]
+
+
+def _decade(power: int) -> str:
+    return number(10.0**power) if -3 <= power <= 4 else "10" + str(power).translate(SUPERSCRIPTS)
+
+
+def picture(curve: Curve | Matrix) -> str:
+    """The picture of a check, with its legend."""
+    return matrix_chart(curve) if isinstance(curve, Matrix) else curve_chart(curve)
+
+
+def curve_chart(curve: Curve) -> str:
+    """Lines, dots and a band over two axes."""
+    points = [point for line in curve.lines for point in line.points]
+    heights = [y for _, y in points] + (list(curve.band[:2]) if curve.band else [])
+    x = Scale.of([x for x, _ in points], curve.log_x, LEFT, WIDTH - LEFT - RIGHT)
+    y = Scale.of(heights, curve.log_y, HEIGHT - BOTTOM, -(HEIGHT - BOTTOM - TOP))
+    if curve.equal:
+        x = x.as_long_as(y)
+    parts = [_frame(x, y, curve)]
+    if curve.band:
+        low, high, name = curve.band
+        parts.append(
+            f'<rect class="band" x="{LEFT}" width="{WIDTH - LEFT - RIGHT}" y="{y(high):.1f}" '
+            f'height="{max(y(low) - y(high), 1):.1f}"/>'
+            f'<text class="tick" x="{WIDTH - RIGHT - 6}" y="{y(high) - 5:.1f}" text-anchor="end">{escape(name)}</text>'
+        )
+    coloured = colours(curve.lines)
+    parts += [_drawn(line, colour, x, y) for line, colour in coloured]
+    return _svg(WIDTH, HEIGHT, parts, _in_words(curve)) + _legend(coloured)
+
+
+def colours(lines: Sequence[Line]) -> list[tuple[Line, str]]:
+    """Each line with its colour; a dashed one has that of the line it goes with."""
+    colour, coloured = 0, []
+    for line in lines:
+        colour += line.kind != "dashed" or colour == 0
+        coloured.append((line, f"c{(colour - 1) % 5 + 1}"))
+    return coloured
+
+
+def _drawn(line: Line, colour: str, x: Scale, y: Scale) -> str:
+    places = [(x(a), y(b)) for a, b in line.points if math.isfinite(a) and math.isfinite(b)]
+    title = f"<title>{escape(line.name)}</title>" if line.name else ""
+    if line.kind == "dots":
+        size = 3.4 if len(places) < 40 else 1.7
+        return "".join(
+            f'<circle class="dot {colour}" cx="{a:.1f}" cy="{b:.1f}" r="{size}">{title}</circle>' for a, b in places
+        )
+    path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
+    dashed = ' stroke-dasharray="5 4"' if line.kind == "dashed" else ""
+    curve = f'<polyline class="curve {colour}"{dashed} points="{path}">{title}</polyline>'
+    if line.kind == "line" and len(places) < 20:
+        curve += "".join(f'<circle class="dot {colour}" cx="{a:.1f}" cy="{b:.1f}" r="2.6"/>' for a, b in places)
+    return curve
+
+
+def _frame(x: Scale, y: Scale, curve: Curve) -> str:
+    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+    centre, middle = (LEFT + right) / 2, (bottom + TOP) / 2
+    parts = []
+    for at, label in y.labels():
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{label}</text>')
+    for at, label in x.labels():
+        parts.append(f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{bottom}"/>')
+        parts.append(f'<text class="tick" x="{at:.1f}" y="{bottom + 15}" text-anchor="middle">{label}</text>')
+    parts.append(f'<line class="axis" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
+    parts.append(
+        f'<text class="label" x="{centre}" y="{HEIGHT - 8}" text-anchor="middle">{escape(curve.x_label)}</text>'
+    )
+    parts.append(
+        f'<text class="label" transform="rotate(-90 12 {middle})" x="12" y="{middle}" text-anchor="middle">'
+        f"{escape(curve.y_label)}</text>"
+    )
+    return "".join(parts)
+
+
+def matrix_chart(matrix: Matrix) -> str:
+    """Each entry in a cell, the stronger coloured the larger it is."""
+    largest = max((abs(v) for row in matrix.values for v in row), default=0.0) or 1.0
+    left, top, wide, tall = 14 + 7 * max(map(len, matrix.rows)), 28, 78, 46
+    width, height = left + wide * len(matrix.columns), top + tall * len(matrix.rows)
+    parts = []
+    for j, name in enumerate(matrix.columns):
+        x = left + wide * (j + 0.5)
+        parts.append(f'<text class="tick" x="{x}" y="{top - 10}" text-anchor="middle">{escape(name)}</text>')
+    for i, (name, row) in enumerate(zip(matrix.rows, matrix.values, strict=True)):
+        y = top + tall * i
+        parts.append(f'<text class="tick" x="{left - 8}" y="{y + 27}" text-anchor="end">{escape(name)}</text>')
+        for j, value in enumerate(row):
+            x = left + wide * j
+            parts.append(
+                f'<rect class="cell" x="{x}" y="{y}" width="{wide - 3}" height="{tall - 3}" rx="5" '
+                f'fill-opacity="{abs(value) / largest:.3f}"/>'
+                f'<text class="value" x="{x + wide / 2 - 1}" y="{y + 27}" text-anchor="middle">{value:.3f}</text>'
+            )
+    rows = (f"{n}: {', '.join(f'{v:.3f}' for v in r)}" for n, r in zip(matrix.rows, matrix.values, strict=True))
+    return _svg(width, height, parts, f"{matrix.title}. Columns {', '.join(matrix.columns)}. {'; '.join(rows)}")
+
+
+def _legend(coloured: Sequence[tuple[Line, str]]) -> str:
+    keys = "".join(
+        f'<span class="key"><i class="swatch {colour} {line.kind}"></i>{escape(line.name)}</span>'
+        for line, colour in coloured
+        if line.name
+    )
+    return f'<div class="legend">{keys}</div>'
+
+
+def _in_words(curve: Curve) -> str:
+    """What the picture shows, for those who do not see it."""
+
+    def ends(points: Sequence[Point]) -> str:
+        return f"from {points[0][1]:.3g} to {points[-1][1]:.3g}" if points else "empty"
+
+    named = [f"{line.name} {ends(line.points)}" for line in curve.lines if line.name]
+    band = [f"{curve.band[2]} between {curve.band[0]:.3g} and {curve.band[1]:.3g}"] if curve.band else []
+    return f"{curve.title}: {curve.y_label} by {curve.x_label}. " + "; ".join(named + band)
+
+
+def _svg(width: float, height: float, parts: Sequence[str], words: str) -> str:
+    return (
+        f'<svg class="wide" viewBox="0 0 {width} {height}" style="max-width:{width}px" role="img" '
+        f'aria-label="{escape(words)}">' + "".join(parts) + "</svg>"
+    )
