@@ -1,24 +1,39 @@
-"""A whole training step, and how far it is from what the hardware allows.
+"""A whole training step, its parts, and how far they are from what the hardware allows.
 
-    python benchmarks/engine.py                    on a GPU: the papers' four settings, batch 6144
-    python benchmarks/engine.py --device cpu       on the CPU: batch 2048, p = 3, against a straightforward step
+    python benchmarks/engine.py                       on a GPU: everything below, in one call
+    python benchmarks/engine.py --only step,seeds     parts of it: step, seeds, partition, samplers, targets
+    python benchmarks/engine.py --device cpu          on the CPU: batch 2048, p = 3, against a straightforward step
 
 A step is sample, mix, encode, loss, backward, update, with the papers' encoder. On the GPU times are medians
 over blocks of replays between device events, warm, on fresh random data; on the CPU medians of wall-clock times,
-both versions in one run.
+both versions in one run. The floor of a step is its arithmetic at the device's peak: the encoder's products on the
+matrix units, the pairs on the float32 units, one after the other.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
+import subprocess
+import sys
 import time
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
 import identica as idt
-from identica.training.step import matmul_precision
+from identica.experiments.budgets import find_budget
+from identica.experiments.clica import TABLE1, TABLE2
+from identica.experiments.plan import Plan
+from identica.training import Record
+from identica.training.together import Together
+
+sys.path.insert(0, str(Path(__file__).parent))
+import kernels  # noqa: E402
+import samplers  # noqa: E402
 
 DIM = 10
 SCALE = 0.05
@@ -51,15 +66,23 @@ SETTINGS: dict[str, tuple[torch.distributions.Distribution, idt.Conditional, idt
 }
 
 
-def our_step(name: str, batch: int, device: str, precision: str) -> Callable[[], object]:
-    """One step of ``idt.train`` for a setting, ready to be called again and again."""
+#: Peak of an H200 without sparsity, in operations a second.
+PEAK = {"tf32": 495e12, "bf16": 990e12, "fp32": 67e12}
+#: Float32 instructions a pair and coordinate, forward and backward, and a pair besides (benchmarks/kernels.py).
+PAIR_INSTRUCTIONS = {"dot": 2, "p=1": 5, "p=2": 4, "p=3": 7}
+
+
+def our_step(name: str, batch: int, device: str, precision: str, seeds: int = 1) -> Callable[[], object]:
+    """One step of ``idt.train`` or ``idt.train_many`` for a setting, ready to be called again and again."""
     marginal, conditional, space, similarity = SETTINGS[name]
-    mixing = idt.InvertibleMLP(DIM, seed=0, candidates=1000)
-    process = idt.PairProcess(marginal, conditional, mixing=mixing).to(device)
-    config = idt.TrainConfig(steps=10**6, batch_size=batch, precision=precision)  # type: ignore[arg-type]
-    encoder = idt.MLPEncoder(DIM, space, seed=0)
-    state = idt.TrainState.create(encoder, idt.InfoNCE(similarity), config, device=device)
-    return idt.make_step(process, state, config)
+    config = idt.TrainConfig(steps=10**5, batch_size=batch, precision=precision)  # type: ignore[arg-type]
+    processes, states = [], []
+    for seed in range(seeds):
+        mixing = idt.InvertibleMLP(DIM, seed=seed, candidates=100)
+        processes.append(idt.PairProcess(marginal, conditional, mixing=mixing).to(device))
+        encoder = idt.MLPEncoder(DIM, space, seed=seed)
+        states.append(idt.TrainState.create(encoder, idt.InfoNCE(similarity), config, seed=seed, device=device))
+    return Together(processes, states, config).advance
 
 
 def flops_of_encoder(batch: int) -> float:
@@ -69,29 +92,113 @@ def flops_of_encoder(batch: int) -> float:
     return 6.0 * weights * 2 * batch
 
 
-def on_gpu(batch: int, precisions: list[str], blocks: int, replays: int) -> None:
-    """Median milliseconds per step, from device events around blocks of replays."""
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, B = {batch}, N = {DIM}, the papers' encoder")
-    print(f"{'setting':<26}" + "".join(f"{p + ' [ms]':>12}" for p in precisions))
+def floor_of_step(name: str, batch: int, precision: str) -> float:
+    """Milliseconds that the arithmetic alone takes at the device's peak."""
+    kind = next(kind for kind in PAIR_INSTRUCTIONS if kind in name)
+    pairs = batch * batch * (DIM * PAIR_INSTRUCTIONS[kind] + 15)
+    return 1e3 * (flops_of_encoder(batch) / PEAK[precision] + pairs / (PEAK["fp32"] / 2))
+
+
+def gpu_milliseconds(step: Callable[[], object], blocks: int, replays: int) -> float:
+    """Median milliseconds of a step, from device events around blocks of replays."""
+    for _ in range(20):
+        step()
+    times = []
+    for _ in range(blocks):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(replays):
+            step()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) / replays)
+    return statistics.median(times)
+
+
+def steps_on_gpu(batch: int, precisions: list[str], seeds: int, blocks: int) -> None:
+    """Milliseconds a step and seed, and the floor beside each."""
+    together = "" if seeds == 1 else f", {seeds} seeds together, per seed"
+    print(f"\nTraining step [ms]: B = {batch}, N = {DIM}, the papers' encoder{together}; in brackets the floor")
+    print(f"{'setting':<26}" + "".join(f"{p:>18}" for p in precisions))
     for name in SETTINGS:
         cells = []
         for precision in precisions:
-            with matmul_precision(precision):  # type: ignore[arg-type]
-                step = our_step(name, batch, "cuda", precision)
-                for _ in range(20):
-                    step()
-                times = []
-                for _ in range(blocks):
-                    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                    begin.record()
-                    for _ in range(replays):
-                        step()
-                    end.record()
-                    end.synchronize()
-                    times.append(begin.elapsed_time(end) / replays)
-            cells.append(f"{statistics.median(times):>12.3f}")
-        print(f"{name:<26}" + "".join(cells), flush=True)
-    print(f"encoder alone: {flops_of_encoder(batch) / 1e9:.0f} GFLOP a step")
+            measured = gpu_milliseconds(our_step(name, batch, "cuda", precision, seeds), blocks, replays=100) / seeds
+            cells.append(f"{measured:>9.3f} ({floor_of_step(name, batch, precision):.3f})")
+        print(f"{name:<26}" + "".join(f"{cell:>18}" for cell in cells), flush=True)
+    print(f"The encoder's products are {flops_of_encoder(batch) / 1e9:.0f} GFLOP a step and seed.")
+
+
+class Reached(Exception):
+    """The score was reached."""
+
+
+class StopAt(idt.Callback):
+    """Ends a run at the first evaluation whose score is high enough, and keeps the last evaluation."""
+
+    def __init__(self, score: str, target: float) -> None:
+        self.score, self.target = score, target
+        self.last: Record | None = None
+
+    def on_evaluation(self, state: idt.TrainState, record: Record) -> None:
+        """Look at the score."""
+        self.last = record
+        if record.scores[self.score] >= self.target:
+            raise Reached
+
+
+def seconds_to_target(plan: Plan, score: str, target: float) -> None:
+    """Train a row with our recipe until it reaches the published score, evaluations included."""
+    parts = (plan.process("contrastive", 0), plan.encoder("contrastive", 0), plan.objective("contrastive"))
+    config, watcher = plan.train_config("contrastive"), StopAt(score, target)
+    with contextlib.suppress(Reached):
+        idt.train(*parts, config, seed=0, device="cuda", quiet=True, callbacks=[watcher])
+    assert watcher.last is not None
+    reached = watcher.last.scores[score]
+    verdict = "reached" if reached >= target else "not reached"
+    print(
+        f"{plan.experiment.id} row {plan.row.number}, {score} {target}: {verdict} after {watcher.last.seconds:.1f} s, "
+        f"{watcher.last.step} of {config.steps} steps ({reached:.4f}), B = {config.batch_size}, {config.precision}",
+        flush=True,
+    )
+
+
+def targets_on_gpu() -> None:
+    """Two rows of the papers, one seed, from the first step to the published score."""
+    print("\nFrom the first step to the published score, our recipe, one seed, compilation included")
+    for experiment, score, target in ((TABLE1, "r2", 0.9942), (TABLE2, "mcc", 0.9862)):
+        row = experiment.rows[0]
+        recipe = find_budget("fast").recipe(row, "cuda")
+        seconds_to_target(Plan(experiment, row, "fast", recipe), score, target)
+
+
+def partition_on_gpu() -> None:
+    """The log-partition alone: benchmarks/kernels.py."""
+    print()
+    kernels.small_codes(6144, DIM)
+    kernels.wide_codes(16384, 128)
+    kernels.large_batch(1 << 20, DIM, ("dot", "p = 3"))
+
+
+def on_gpu(batch: int, precisions: list[str], parts: list[str], blocks: int) -> None:
+    """Everything that was asked for."""
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    work: dict[str, Callable[[], object]] = {
+        "step": lambda: steps_on_gpu(batch, precisions, 1, blocks),
+        "seeds": lambda: steps_on_gpu(batch, precisions, 5, blocks),
+        "targets": targets_on_gpu,
+        "partition": lambda: (
+            kernels.small_codes(6144, DIM),
+            kernels.wide_codes(16384, 128),
+            kernels.large_batch(1 << 20, DIM),
+        ),
+        "samplers": lambda: samplers.on_gpu(2**20, DIM, 9, ("triton",)),
+    }
+    for part in parts or work:
+        try:
+            work[part]()
+        except Exception:  # the other parts are still worth having
+            traceback.print_exc()
 
 
 def straightforward_step(batch: int) -> Callable[[], object]:
@@ -123,12 +230,31 @@ def straightforward_step(batch: int) -> Callable[[], object]:
     return step
 
 
+P3 = "box, GenNorm β=3, p=3"
+
+
+def cpu_step(version: str, batch: int) -> Callable[[], object]:
+    """One of the two steps that are compared on the CPU."""
+    return our_step(P3, batch, "cpu", "fp32") if version == "ours" else straightforward_step(batch)
+
+
+def print_peak(version: str, batch: int) -> None:
+    """Print by how many MiB two steps raise this process's peak memory (Linux only)."""
+
+    def mebibytes(line: str) -> float:
+        status = Path("/proc/self/status").read_text()
+        return int(next(entry for entry in status.splitlines() if entry.startswith(line)).split()[1]) / 1024
+
+    step = cpu_step(version, batch)
+    before = mebibytes("VmRSS")
+    step()
+    step()
+    print(mebibytes("VmHWM") - before)
+
+
 def on_cpu(batch: int, repeats: int) -> None:
-    """Both steps in turn, so that a busy moment hits both."""
-    versions = {
-        "ours": our_step("box, GenNorm β=3, p=3", batch, "cpu", "fp32"),
-        "straightforward": straightforward_step(batch),
-    }
+    """Both steps in turn, so that a busy moment hits both; their memory in a process of its own each."""
+    versions = {name: cpu_step(name, batch) for name in ("ours", "straightforward")}
     times: dict[str, list[float]] = {name: [] for name in versions}
     for k in range(repeats + 2):
         for name, step in versions.items():
@@ -137,20 +263,29 @@ def on_cpu(batch: int, repeats: int) -> None:
             if k >= 2:
                 times[name].append(time.perf_counter() - begin)
     medians = {name: 1000 * statistics.median(values) for name, values in times.items()}
-    print(f"CPU, {torch.get_num_threads()} threads, B = {batch}, N = {DIM}, p = 3, medians of {repeats} steps")
+    print(f"CPU, {torch.get_num_threads()} threads, B = {batch}, N = {DIM}, p = 3, float32, medians of {repeats} steps")
     for name, value in medians.items():
-        print(f"{name:<18}{value:>9.1f} ms   {medians['straightforward'] / value:.1f}×")
+        command = [sys.executable, __file__, "--device", "cpu", "--batch", str(batch), "--peak-of", name]
+        peak = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        print(
+            f"{name:<18}{value:>9.1f} ms   {medians['straightforward'] / value:.1f}×   {peak:.0f} MiB above the start"
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--batch", type=int, default=None)
-    parser.add_argument("--precisions", default="tf32,bf16,fp32")
+    parser.add_argument("--precisions", default="tf32,bf16")
+    parser.add_argument("--only", default="", help="step, seeds, targets, partition, samplers; separated by commas")
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--peak-of", choices=["ours", "straightforward"], help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.device == "cuda":
-        on_gpu(options.batch or 6144, options.precisions.split(","), options.repeats, replays=100)
+    if options.peak_of:
+        print_peak(options.peak_of, options.batch)
+    elif options.device == "cuda":
+        parts = [part for part in options.only.split(",") if part]
+        on_gpu(options.batch or 6144, options.precisions.split(","), parts, options.repeats)
     else:
         on_cpu(options.batch or 2048, options.repeats)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -120,14 +120,17 @@ def captured_milliseconds(function: Callable[[], object], generator: torch.Gener
     return statistics.median(times)
 
 
-def on_gpu(n: int, d: int, repeats: int) -> None:
-    """Every family, and the mixing, by both ways."""
+def on_gpu(n: int, d: int, repeats: int, ways: Sequence[str] = ("torch", "triton")) -> None:
+    """Every family, and the mixing; by torch's operations and by the fused kernels where there are some."""
     generator = torch.Generator("cuda").manual_seed(0)
     marginals = {"uniform on the sphere": idt.SphereUniform(d), "uniform in the box": idt.BoxUniform(d)}
     precision = tuple(torch.where(torch.arange(d) < d // 2, *ANISOTROPIC).tolist())
     around_sphere = {
         **{f"von Mises–Fisher κ={k:g}": idt.Conditional(idt.VonMisesFisher, concentration=k) for k in CONCENTRATIONS},
         "Fisher–Bingham Λ=5/25": idt.Conditional(idt.FisherBingham, precision=precision),
+        "projected normal 0.05": idt.Conditional(idt.ProjectedNormal, scale=SCALE),
+        "projected Laplace 0.05": idt.Conditional(idt.ProjectedLaplace, scale=SCALE),
+        "projected GenNorm β=3 0.05": idt.Conditional(idt.ProjectedGeneralizedNormal, scale=SCALE, power=POWER),
     }
     around_box = {
         "truncated Laplace 0.05": idt.Conditional(idt.TruncatedLaplace, scale=SCALE),
@@ -148,15 +151,16 @@ def on_gpu(n: int, d: int, repeats: int) -> None:
     work["mixing, three layers"] = (lambda: mixing(box), 2)
 
     print(f"n = {n}, d = {d}, {torch.cuda.get_device_name()}, float32, medians of {repeats} replays")
-    print(f"{'family':<28}{'torch [ms]':>12}{'fused [ms]':>12}{'ratio':>8}{'floor [ms]':>12}{'fused [M draws/s]':>20}")
+    header = "".join(f"{'fused' if way == 'triton' else way:>9} [ms]" for way in ways)
+    print(f"{'family':<28}{header}{'floor [ms]':>13}{'[M draws/s]':>14}")
     for name, (function, passes) in work.items():
         times = []
-        for way in ("torch", "triton"):
+        for way in ways:
             with computing_by(way), torch.no_grad():  # type: ignore[arg-type]
                 times.append(captured_milliseconds(function, generator, repeats))
         floor = 1e3 * passes * n * d * 4 / BANDWIDTH
-        ratio, rate = times[0] / times[1], n / times[1] / 1e3
-        print(f"{name:<28}{times[0]:>12.4f}{times[1]:>12.4f}{ratio:>7.1f}×{floor:>12.4f}{rate:>20.0f}", flush=True)
+        cells = "".join(f"{time:>14.4f}" for time in times)
+        print(f"{name:<28}{cells}{floor:>13.4f}{n / times[-1] / 1e3:>14.0f}", flush=True)
 
 
 def main() -> None:

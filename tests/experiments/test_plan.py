@@ -13,7 +13,8 @@ from scipy import integrate
 from identica.distributions import GeneralizedNormal, ProjectedNormal, TruncatedLaplace, VonMisesFisher
 from identica.encoders import MLPEncoder, ResidualEncoder
 from identica.experiments import Experiment, catalogue
-from identica.experiments.budgets import BUDGETS, Budget, find_budget
+from identica.experiments.budgets import BUDGETS, Budget, Recipe, find_budget
+from identica.experiments.catalogue import Row
 from identica.experiments.clica import FIGURE2, TABLE1, TABLE2
 from identica.experiments.clica_workshop import SYNTHETIC_AU
 from identica.experiments.laws import UNIFORM, Law, generalized_normal, laplace, normal, vmf
@@ -115,24 +116,41 @@ def test_the_papers_protocol_to_the_letter() -> None:
 def test_the_fast_recipe_uses_the_matched_temperature_and_says_its_cpu_batch() -> None:
     one = plan(TABLE2, "1")
     assert isinstance(one.encoder("contrastive", 0), ResidualEncoder)
-    assert one.config["contrastive"]["objective"]["similarity"]["temperature"] == pytest.approx(0.05)
+    assert one.config["contrastive"]["objective"]["similarity"]["of"]["temperature"] == pytest.approx(0.05)
     assert one.config["contrastive"]["train"]["batch_size"] < 6144
     assert plan(TABLE2, "1", device="cuda").config["contrastive"]["train"]["batch_size"] == 6144
 
 
 def test_a_recipe_may_anneal_and_fix_the_box() -> None:
-    one = plan(TABLE2, "1", anneal_from=100.0, anneal_until=0.5, learn_bound=False)
+    one = plan(TABLE2, "1", anneal_from=100.0, anneal_to=2.0, anneal_until=0.5, learn_bound=False)
     similarity = one.config["contrastive"]["objective"]["similarity"]
-    assert (similarity["similarity"], similarity["start"], similarity["until"]) == ("annealed", 100.0, 0.5)
+    assert (similarity["similarity"], similarity["until"]) == ("annealed", 0.5)
+    assert (similarity["start"], similarity["end"]) == (100.0, 2.0)
     assert similarity["of"]["temperature"] == pytest.approx(0.05)
     assert not one.encoder("contrastive", 0).learn_bound and one.encoder("supervised", 0).learn_bound
 
 
-def test_a_space_may_have_a_recipe_of_its_own() -> None:
-    special = replace(RECIPE, steps=99)
-    budget = Budget("", {"cpu": RECIPE, "cuda": RECIPE}, by_space={("cuda", "box"): special})
-    assert budget.recipe(TABLE2.row("1"), "cuda") is special
-    assert budget.recipe(TABLE2.row("1"), "cpu") is budget.recipe(TABLE2.row("6"), "cuda") is RECIPE
+def test_a_budget_may_adapt_its_recipe_to_the_row() -> None:
+    def adapted(recipe: Recipe, row: Row) -> Recipe:
+        return replace(recipe, steps=99) if row.model_space == "box" else recipe
+
+    budget = Budget("", {"cpu": RECIPE, "cuda": RECIPE}, adapted=adapted)
+    assert budget.recipe(TABLE2.row("1"), "cuda").steps == 99
+    assert budget.recipe(TABLE2.row("6"), "cuda") is RECIPE
+
+
+def test_our_recipe_takes_self_pairs_only_where_nothing_else_reaches_the_score() -> None:
+    fast = find_budget("fast")
+    with_self_pairs = [
+        f"{table.id} {row.number}"
+        for table in (TABLE1, TABLE2)
+        for row in table.rows
+        if fast.recipe(row, "cuda").self_negatives
+    ]
+    assert with_self_pairs == ["clica/table1 11b", "clica/table1 12b", "clica/table2 2", "clica/table2 7"]
+    box = fast.recipe(TABLE2.row("3"), "cuda")
+    assert (box.learn_bound, box.anneal_from, box.anneal_to) == (False, 10.0, 2.0)
+    assert fast.recipe(TABLE1.row("1"), "cuda").anneal_from == 1.0
 
 
 def test_a_mistyped_budget_gets_the_nearest() -> None:

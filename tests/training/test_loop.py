@@ -229,3 +229,17 @@ def test_precision_is_honoured_in_a_loop_of_ones_own(parts: Any) -> None:
     state = TrainState.create(nn.ModuleList([Spy(), encoder])[0], objective, config)
     make_step(process, state, config)()
     assert seen == ["high"] and torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.slow  # torch.compile itself takes most of the time
+def test_a_compiled_encoder_learns_the_same() -> None:
+    runs = []
+    for compiled in (False, True):
+        laplace = idt.Conditional(idt.TruncatedLaplace, scale=0.1)
+        process = idt.PairProcess(idt.BoxUniform(2), laplace, mixing=idt.InvertibleMLP(2, seed=0, candidates=50))
+        encoder = idt.ResidualEncoder(2, idt.Box(2), width=32, seed=0)
+        config = idt.TrainConfig(steps=20, batch_size=128, lr=1e-3, eval_every=20, eval_samples=200, compile=compiled)
+        runs.append(idt.train(process, encoder, idt.InfoNCE(laplace.similarity()), config, quiet=True))
+    assert runs[1].history[-1]["loss"] == pytest.approx(runs[0].history[-1]["loss"], rel=1e-4)
+    for a, b in zip(runs[0].encoder.parameters(), runs[1].encoder.parameters(), strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-2, atol=1e-4)

@@ -18,7 +18,7 @@ from identica.experiments.laws import UNIFORM, Law, generalized_normal, laplace,
 
 Figures = dict[Model, Published]
 
-#: "On the order of 5-10 hours" for the experiments of Sec. 4.1 (A, Sec. A.3); here taken to be each run.
+#: A, Sec. A.3, says 5 to 10 hours for the experiments of Sec. 4.1. Read as: for each run, 60 to 120 ms a step.
 COST = Cost((5.0, 10.0), "GeForce RTX 2080 Ti")
 
 

@@ -93,8 +93,9 @@ class Plan:
         if self.row.alpha is not None and p is not None:
             return AlignUniform(self.row.alpha, p)
         similarity = make_similarity(self.row, matched=self.recipe.temperature == "matched")
-        if self.recipe.anneal_from != 1.0:
-            similarity = Annealed(similarity, self.recipe.anneal_from, until=self.recipe.anneal_until)
+        first, last = self.recipe.anneal_from, self.recipe.anneal_to
+        if (first, last) != (1.0, 1.0):
+            similarity = Annealed(similarity, first, last, self.recipe.anneal_until)
         return InfoNCE(similarity, self_negatives=self.recipe.self_negatives)
 
     def train_config(self, model: Model) -> TrainConfig:

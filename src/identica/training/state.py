@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.types import Device
 
+from identica._optional import has_triton
 from identica._randomness import as_seed
 from identica.objectives import Objective
 from identica.training.config import TrainConfig, derive_seed
+from identica.training.flat_adam import FlatAdam
 
 #: What ``TrainState.sums`` adds up between two evaluations.
 SUMMED = ("loss", "alignment", "log_partition", "accuracy", "information")
@@ -123,7 +125,8 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Adam over the encoder's parameters, and over what the objective learns with its own learning rate.
 
-    On CUDA the learning rates are tensors, so that a captured step can change them.
+    On CUDA the learning rates are tensors, so that a captured step can change them, and float32 parameters share
+    one vector (:class:`identica.training.flat_adam.FlatAdam`).
     """
     groups: list[dict[str, Any]] = []
     for parameters, lr in ((of_encoder, config.lr), (of_objective, config.objective_lr)):
@@ -133,6 +136,10 @@ def make_optimizer(
             groups.append({"params": list(parameters), "lr": rate, "peak_lr": lr, "capturable": on_cuda})
     if not groups:
         raise ValueError("There is nothing to train: neither the encoder nor the objective has trainable parameters.")
+    everything = [parameter for group in groups for parameter in group["params"]]
+    if has_triton() and all(p.device.type == "cuda" and p.dtype == torch.float32 for p in everything):
+        decay = {"adam": 0.0, "adamw": 0.01}[config.optimizer]  # torch's own defaults
+        return FlatAdam(groups, weight_decay=decay, decoupled=config.optimizer == "adamw")
     optimizers: dict[str, Callable[..., torch.optim.Optimizer]] = {
         "adam": torch.optim.Adam,
         "adamw": torch.optim.AdamW,

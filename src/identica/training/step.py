@@ -44,7 +44,7 @@ def make_step(process: Process, state: TrainState, config: TrainConfig) -> Calla
     >>> state.step, bool(terms.loss.isfinite())
     (3, True)
     """
-    encode = in_precision(state.encoder, config.precision, state.device)
+    encode = in_precision(_compiled(state, config), config.precision, state.device)
     factors = [(part, part.factor) for _, part in annealed_parts(state.objective)]
     schedules = Schedules(state.optimizer, factors, config)
 
@@ -70,6 +70,16 @@ def make_step(process: Process, state: TrainState, config: TrainConfig) -> Calla
         return terms
 
     return step
+
+
+def _compiled(state: TrainState, config: TrainConfig) -> nn.Module:
+    """The encoder, compiled where that was asked for."""
+    if not config.compile:
+        return state.encoder
+    if state.device.type != "cpu":
+        raise ValueError(f"compile=True is for the CPU; on {state.device.type} the step is captured as one graph.")
+    compiled: nn.Module = torch.compile(state.encoder)  # type: ignore[assignment]
+    return compiled
 
 
 def note(sums: Tensor, first_bad_step: Tensor, step: Tensor, terms: Terms) -> None:

@@ -199,11 +199,10 @@ class _Stacked:
         """Take over what the runs' own optimisers remember, where they have been restored from a checkpoint."""
         for stacked, parameters in self._pairs():
             of_seeds = [state.optimizer.state[p] for state, p in zip(self.states, parameters, strict=True)]
-            if of_seeds[0]:
-                self.optimizer.state[stacked] = {
-                    key: torch.stack([entry[key] for entry in of_seeds]) if key != "step" else value.clone()
-                    for key, value in of_seeds[0].items()
-                }
+            own = self.optimizer.state[stacked]
+            for key, value in of_seeds[0].items():
+                value = value if key == "step" else torch.stack([entry[key] for entry in of_seeds])
+                own[key] = own[key].copy_(value) if key in own else value.clone()
 
     def spread_optimizer(self) -> None:
         """The other way round."""
