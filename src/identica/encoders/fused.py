@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from identica._eager import eager
 from identica._optional import has_triton
 
 #: Activations that the fused residual network knows.
@@ -33,6 +34,7 @@ def product_dtype(x: Tensor) -> torch.dtype | None:
     return torch.float32 if allowed else None
 
 
+@eager
 def perceptron(
     x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], slope: float, dtype: torch.dtype
 ) -> Tensor:
@@ -42,6 +44,7 @@ def perceptron(
     return _Perceptron.apply(rows, slope, dtype, *layers)[0].unflatten(0, x.shape[:-1])
 
 
+@eager
 def residual_network(x: Tensor, layers: Sequence[tuple[Tensor, Tensor]], activation: str, dtype: torch.dtype) -> Tensor:
     """S x + R b_K(… b_1(Q x)) with blocks b(h) = h + V a(U h): ``(..., dim_in) -> (..., dim_out)`` in float32.
 

@@ -16,12 +16,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from identica._eager import eager
 from identica.encoders.triton_layers import run_add_blocks
 from identica.spaces import Sphere
 
 _TILE, _MOST_ROWS = 1024, 128  # numbers in a program's tile, and its rows
 
 
+@eager
 def fused_head(x: Tensor, log_scale: Tensor, low: Tensor | None) -> Tensor:
     """The codes of ``x: (..., d)`` in float32: on a sphere if there is no ``low: (d,)``, else in a box.
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from identica._eager import eager
 from identica._optional import has_triton
 from identica.kernels.partition import Partition, full_precision
 from identica.kernels.reference import log_partition_dense, log_partition_reference
@@ -33,8 +34,8 @@ def _log_partition_triton(*codes: Any, **settings: Any) -> Partition:
 #: Every implementation, by the name that ``impl`` accepts.
 IMPLEMENTATIONS: dict[str, Callable[..., Partition]] = {
     "reference": log_partition_reference,
-    "tiled": log_partition_tiled,
-    "triton": _log_partition_triton,
+    "tiled": eager(log_partition_tiled),
+    "triton": eager(_log_partition_triton),
 }
 
 #: Up to this many numbers in the B×M×d intermediate the dense version is the faster one, and its memory does

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import identica.kernels
+from identica._eager import eager
 
 if TYPE_CHECKING:
     from identica.kernels.triton_rows import RowTerms
@@ -23,6 +24,7 @@ def rows_are_fused(impl: str, *codes: Tensor | None) -> bool:
     return impl == "triton" or (impl == "auto" and identica.kernels._choose(given[0], given[0]) == "triton")
 
 
+@eager
 def info_nce_rows(*codes: Any, **settings: Any) -> RowTerms:
     """The kernels themselves, imported when they are first used: the package works without triton.
 
