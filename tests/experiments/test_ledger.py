@@ -104,6 +104,11 @@ def test_a_line_that_says_nothing_is_left_out_with_its_number(path: Path, line: 
         assert read(path) == (receipt("1"), receipt("2"))
 
 
+def test_a_receipt_without_any_score_is_read_back() -> None:
+    failed = Receipt("clica/figure2", "1", 0, "fast", {}, {"a": 1}, "h", failed="The loss was NaN at step 7.")
+    assert Receipt.from_json(failed.to_json()) == failed
+
+
 def test_what_a_newer_version_adds_is_ignored() -> None:
     data = json.loads(receipt().to_json()) | {"mood": "good"}
     assert Receipt.from_json(json.dumps(data)) == receipt()

@@ -67,7 +67,8 @@ class Receipt:
 
     def to_json(self) -> str:
         """One line. Raises ValueError for NaN and infinities, which JSON has no word for."""
-        data = {name: value for name, value in dataclasses.asdict(self).items() if value not in ({}, None)}
+        everything = dataclasses.asdict(self)
+        data = {name: value for name, value in everything.items() if name in _REQUIRED or value not in ({}, None)}
         return json.dumps({**data, "commit": self.commit}, ensure_ascii=False, allow_nan=False)
 
     @classmethod
