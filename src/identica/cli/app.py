@@ -18,7 +18,9 @@ from identica._version import __version__
 from identica.cli.catalog import catalog
 from identica.cli.demo import demo
 from identica.cli.doctor import doctor
-from identica.cli.errors import Interrupted, report
+from identica.cli.errors import Interrupted
+from identica.cli.errors import report as report_error
+from identica.cli.report import report
 from identica.cli.reproduce import reproduce
 from identica.cli.verify import verify
 from identica.names import no_such
@@ -40,6 +42,7 @@ Examples:
   identica demo              recover the factors of a nonlinear mixture, in a minute and a half
   identica catalog           the papers' tables and figures, and what was reproduced
   identica reproduce clica/table1 --budget smoke
+  identica report            RESULTS.md and a web page from the results
   identica verify            the theorems, measured, in two minutes
   identica doctor            what is installed here, what is missing and how to get it
   identica doctor --json     the same for a script or a bug report
@@ -124,12 +127,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         )
         sys.stdout.flush()
     except Exception as error:
-        return report(error)
+        return report_error(error)
     return outcome if isinstance(outcome, int) else 0
 
 
 app.command(rich_help_panel=LEARNING)(demo)
 app.command(rich_help_panel=REPRODUCING)(catalog)
 app.command(rich_help_panel=REPRODUCING)(reproduce)
+app.command(rich_help_panel=REPRODUCING)(report)
 app.command(rich_help_panel=REPRODUCING)(verify)
 app.command(rich_help_panel=SETTING_UP)(doctor)
