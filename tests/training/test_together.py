@@ -13,6 +13,7 @@ import torch
 import identica as idt
 from identica.training import CheckpointError, TrainingDiverged
 from identica.training.checkpoint import read_checkpoint
+from identica.training.state import unshare
 from identica.training.together import Together
 
 SEEDS = [3, 5, 8]
@@ -203,3 +204,16 @@ def test_progress_shows_the_mean_over_the_seeds(capsys: pytest.CaptureFixture[st
     last = [line for line in capsys.readouterr().err.splitlines() if "step 30/30" in line][-1]
     mean = sum(run.scores["r2"] for run in runs) / 3
     assert last.startswith("three  step 30/30") and f"R² {mean:.4f}" in last
+
+
+def test_tensors_that_were_stacked_are_given_back() -> None:
+    processes, states = make_states("residual", CONFIG)
+    together = Together(processes, states, CONFIG, mapped=True)
+    together.advance()
+    encoder = states[1].encoder
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    whole = next(encoder.parameters()).untyped_storage().nbytes()
+    unshare(encoder)
+    assert next(encoder.parameters()).untyped_storage().nbytes() * len(SEEDS) == whole
+    together.advance()  # it no longer reaches this encoder
+    assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())

@@ -30,7 +30,7 @@ from identica.training.checkpoint import (
 from identica.training.config import TrainConfig, derive_seed
 from identica.training.evaluation import evaluate, first_pairs
 from identica.training.progress import Callback, MeanOverSeeds, progress_callback
-from identica.training.state import Record, TrainState
+from identica.training.state import Record, TrainState, unshare
 from identica.training.step import Process
 from identica.training.together import Together
 
@@ -169,8 +169,10 @@ def _train(
     try:
         _Loop(processes, states, config, path, watchers).run()
     finally:
-        for encoder in encoders:
-            encoder.eval()
+        for state in states:
+            state.encoder.eval()
+            unshare(state.encoder)
+            unshare(state.objective)
         for watcher in watchers:
             watcher.close()
     runs = tuple(

@@ -120,6 +120,22 @@ def trainable(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
+@torch.no_grad()
+def unshare(module: nn.Module) -> None:
+    """Give the module tensors of its own, where they are parts of larger ones that a fused step needed."""
+    for parameter in module.parameters():
+        if _is_part(parameter):
+            parameter.data = parameter.data.clone()
+    for owner in module.modules():
+        for name, buffer in owner._buffers.items():
+            if buffer is not None and _is_part(buffer):
+                owner._buffers[name] = buffer.clone()
+
+
+def _is_part(tensor: Tensor) -> bool:
+    return tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size()
+
+
 def make_optimizer(
     of_encoder: Sequence[Tensor], of_objective: Sequence[Tensor], config: TrainConfig
 ) -> torch.optim.Optimizer:
