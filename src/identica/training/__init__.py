@@ -3,10 +3,13 @@
 from identica.training.checkpoint import CheckpointError
 from identica.training.config import TrainConfig, derive_seed
 from identica.training.evaluation import Evaluation, ExcessLoss, evaluate, excess_loss, identity_scores
-from identica.training.loop import TrainingDiverged, TrainingRun, load, train, train_many
+from identica.training.loading import load
+from identica.training.loop import train, train_many
 from identica.training.progress import Callback
+from identica.training.run import TrainingDiverged, TrainingRun
 from identica.training.state import Record, TrainState
 from identica.training.step import make_step
+from identica.training.vae import VAEEpoch, train_vae
 
 __all__ = [
     "Callback",
@@ -18,6 +21,7 @@ __all__ = [
     "TrainState",
     "TrainingDiverged",
     "TrainingRun",
+    "VAEEpoch",
     "derive_seed",
     "evaluate",
     "excess_loss",
@@ -26,4 +30,5 @@ __all__ = [
     "make_step",
     "train",
     "train_many",
+    "train_vae",
 ]

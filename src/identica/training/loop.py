@@ -10,64 +10,30 @@ import types
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from identica.encoders import encoder_from_dict
-from identica.objectives import Objective, objective_from_dict
+from identica.objectives import Objective
 from identica.training.checkpoint import (
     CheckpointError,
     checkpoint_path,
-    read_checkpoint,
     require_writable,
     restore,
     save_checkpoint,
 )
 from identica.training.config import TrainConfig, derive_seed
-from identica.training.evaluation import evaluate, first_pairs
+from identica.training.evaluation import first_pairs, scores_where_known
 from identica.training.progress import Callback, MeanOverSeeds, progress_callback
+from identica.training.run import TrainingDiverged, TrainingRun
 from identica.training.state import Record, TrainState, unshare
 from identica.training.step import Process
 from identica.training.together import Together
 
 #: Observations an encoder sees before training, to fit its whitening.
 PREPARE_SAMPLES = 8192
-
-
-class TrainingDiverged(FloatingPointError):
-    """The loss was NaN or infinite; the message names the step and what to try."""
-
-
-@dataclass(frozen=True)
-class TrainingRun:
-    """A trained encoder and how it got there. Calling it encodes: ``run(x) -> h``, without gradients.
-
-    ``diverged`` is None, or says what went wrong with this seed where others were trained together with it.
-    """
-
-    encoder: nn.Module
-    objective: Objective
-    config: TrainConfig
-    history: tuple[Record, ...]
-    seconds: float
-    step: int
-    seed: int
-    path: Path | None = None
-    diverged: str | None = None
-
-    @torch.no_grad()
-    def __call__(self, x: Tensor) -> Tensor:
-        """The codes of the observations ``x: (n, ...)``."""
-        return self.encoder(x)
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """The last evaluation's scores."""
-        return dict(self.history[-1].scores)
 
 
 def train(
@@ -254,10 +220,10 @@ class _Loop:
                 continue
             generator = torch.Generator(device=state.device)
             generator.manual_seed(derive_seed(state.seed, f"evaluation {state.step}"))
-            evaluation = evaluate(process, state.encoder, self.config.eval_samples, generator=generator)
+            scores = scores_where_known(process, state.encoder, self.config.eval_samples, generator)
             if len(self.states) == 1:
                 seconds = self.clock.read()
-            record = Record(state.step, seconds, evaluation.scores, state.read_terms())
+            record = Record(state.step, seconds, scores, state.read_terms())
             state.history.append(record)
             for watcher in self.watchers:
                 watcher.on_evaluation(state, record)
@@ -356,53 +322,3 @@ def _on_device(process: Any, device: torch.device, encoder: nn.Module) -> Proces
         return process
     dtype = next((p.dtype for p in encoder.parameters()), torch.get_default_dtype())
     return process.to(device, dtype)
-
-
-def load(
-    path: str | os.PathLike[str],
-    *,
-    encoder: nn.Module | None = None,
-    objective: Objective | None = None,
-    seed: int | None = None,
-) -> TrainingRun:
-    """A trained model from a checkpoint file or its run's folder, on the CPU, ready to use.
-
-    An encoder or objective of your own class cannot be rebuilt from a file: pass one of the same
-    architecture, and the saved weights are loaded into it. Of seeds that were trained together, ``seed`` says which.
-    """
-    file = checkpoint_path(path)
-    tensors, data = read_checkpoint(file, seed)
-    encoder = encoder or _rebuilt(encoder_from_dict, data["encoder"], "encoder", file)
-    objective = objective or _rebuilt(objective_from_dict, data["objective"], "objective", file)
-    for name, module in (("encoder", encoder), ("objective", objective)):
-        weights = {k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")}
-        try:
-            module.load_state_dict(weights)
-        except RuntimeError as error:
-            raise CheckpointError(f"The weights in {file} do not fit this {name}: {error}") from error
-    return TrainingRun(
-        encoder.eval(),
-        objective,
-        TrainConfig(**data["config"]),
-        tuple(Record(**record) for record in data["history"]),
-        data["seconds"],
-        data["step"],
-        data["seed"],
-        file,
-        diverged=data.get("diverged"),
-    )
-
-
-def _rebuilt(build: Any, description: dict[str, Any], name: str, file: Path) -> Any:
-    if set(description) == {"class"}:
-        raise CheckpointError(
-            f"The {name} in {file} is of the class {description['class']}, which is not one of this library's: "
-            f"pass one of the same architecture as load(..., {name}=...)."
-        )
-    try:
-        return build(description)
-    except (TypeError, ValueError, KeyError) as error:
-        raise CheckpointError(
-            f"The {name} in {file} cannot be rebuilt ({error}); pass one of the same architecture as "
-            f"load(..., {name}=...)."
-        ) from error

@@ -6,7 +6,6 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -15,10 +14,8 @@ from rich.table import Column
 from rich.text import Text
 
 from identica.training.config import TrainConfig
+from identica.training.run import TrainingRun
 from identica.training.state import Record, TrainState
-
-if TYPE_CHECKING:
-    from identica.training.loop import TrainingRun
 
 
 class Callback:
