@@ -12,6 +12,7 @@ from typing import Any
 from identica._version import __version__
 
 _EXPORTS = {
+    "gradual": ("Gradual",),
     "spaces": ("Box", "Euclidean", "Product", "Space", "Sphere"),
     "similarities": ("Anisotropic", "Annealed", "DotProduct", "LpSimilarity", "Similarity"),
     "distributions": (

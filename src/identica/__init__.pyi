@@ -4,6 +4,7 @@ from identica import diagnostics as diagnostics
 from identica import distributions as distributions
 from identica import encoders as encoders
 from identica import functional as functional
+from identica import gradual as gradual
 from identica import kernels as kernels
 from identica import metrics as metrics
 from identica import mixing as mixing
@@ -29,6 +30,7 @@ from identica.distributions import VonMisesFisher as VonMisesFisher
 from identica.encoders import MLPEncoder as MLPEncoder
 from identica.encoders import ResidualEncoder as ResidualEncoder
 from identica.encoders import Whiten as Whiten
+from identica.gradual import Gradual as Gradual
 from identica.mixing import InvertibleMLP as InvertibleMLP
 from identica.mixing import Mixing as Mixing
 from identica.objectives import AlignUniform as AlignUniform

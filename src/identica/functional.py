@@ -11,17 +11,29 @@ tensor(0.0881)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from identica.kernels import Partition, check_impl, log_partition, log_partition_dense
-from identica.kernels.rows import info_nce_rows, rows_are_fused
-from identica.similarities import Kernel, LpSimilarity, Similarity, at_least_float32, can_be_rebuilt
+from identica._candidates import Candidates, Negatives, partition
+from identica.kernels.rows import info_nce_rows
+from identica.similarities import LpSimilarity, Similarity, at_least_float32
 
-Negatives = Literal["anchors", "positives", "both"]
+__all__ = [
+    "Negatives",
+    "Terms",
+    "align_uniform",
+    "align_uniform_terms",
+    "info_nce",
+    "info_nce_terms",
+    "partition",
+    "plain_terms",
+    "spectral_contrastive",
+    "spectral_contrastive_terms",
+    "weighted_mean",
+]
 
 
 @dataclass(frozen=True)
@@ -56,7 +68,7 @@ def info_nce_terms(
     similarity: Similarity,
     negatives: Negatives = "anchors",
     include_positive: bool = True,
-    self_negatives: bool = False,
+    self_negatives: bool | float | Tensor = False,
     symmetric: bool = False,
     in_batch: bool = False,
     mask: Tensor | None = None,
@@ -75,8 +87,15 @@ def info_nce_terms(
     checked), for a weighted mean over the items; the negatives are not weighted.
     """
     h_pos = _with_positives_axis(h, h_pos)
-    candidates = _Negatives(
-        similarity, negatives if h_neg is None or in_batch else None, not self_negatives, h_neg, mask, impl
+    weighed = None if isinstance(self_negatives, bool) else self_negatives
+    candidates = Candidates(
+        similarity,
+        negatives if h_neg is None or in_batch else None,
+        self_negatives is not True,
+        h_neg,
+        mask,
+        impl,
+        weighed,
     )
     candidates.check(h, weights, may_be_none=include_positive)
     if not symmetric and weights is None and candidates.are_fused(h, h_pos):
@@ -112,7 +131,7 @@ def align_uniform_terms(
     if not 0.0 <= alpha <= 1.0:
         raise ValueError(f"alpha weighs uniformity against alignment and lies between 0 and 1, not {alpha!r}.")
     h_pos = _with_positives_axis(h, h_pos)
-    candidates = _Negatives(LpSimilarity(p), "anchors" if h_neg is None else None, True, h_neg, mask, impl)
+    candidates = Candidates(LpSimilarity(p), "anchors" if h_neg is None else None, True, h_neg, mask, impl)
     candidates.check(h, weights)
     rows = _info_nce_rows(candidates, h, h_pos, include_positive=False)
     uniformity = rows.log_denominator - rows.log_count
@@ -143,7 +162,7 @@ def spectral_contrastive_terms(
     ``weights``, (B,) and at least 0, weigh the items and their second moment E hhᵀ, not the negatives.
     """
     h, h_pos = at_least_float32(h), at_least_float32(_with_positives_axis(h, h_pos))
-    candidates = _Negatives(LpSimilarity(2), "anchors" if h_neg is None else None, True, h_neg, mask, "auto")
+    candidates = Candidates(LpSimilarity(2), "anchors" if h_neg is None else None, True, h_neg, mask, "auto")
     candidates.check(h, weights)
     anchor = h if importance is None else h * importance.to(h.dtype)
     aligned = (anchor[:, None] * h_pos).sum(dim=-1).mean(dim=1)
@@ -184,33 +203,6 @@ def weighted_mean(x: Tensor, weights: Tensor | None) -> Tensor:
     return total / weights.sum().clamp_min(torch.finfo(x.dtype).tiny)
 
 
-def partition(
-    similarity: Similarity,
-    anchors: Tensor,
-    candidates: Tensor,
-    *,
-    exclude_diagonal: bool = False,
-    mask: Tensor | None = None,
-    impl: str = "auto",
-) -> Partition:
-    """Log-partition of each anchor over the candidates under any similarity: ``(B, d), (M, d) -> (B,), (B,)``.
-
-    A similarity that is a rescaling followed by a kernel never builds the pair matrix; one that is not goes
-    through its dense ``pairwise``. Arguments as in :func:`identica.kernels.log_partition`.
-    """
-    check_impl(impl)
-    if similarity.kernel is not None:
-        a, b = similarity.rescale(anchors, candidates)
-        return log_partition(a, b, similarity.kernel, exclude_diagonal=exclude_diagonal, mask=mask, impl=impl)
-    if impl not in ("auto", "reference"):
-        raise ValueError(
-            f"impl={impl!r} needs a similarity with a kernel, which {type(similarity).__name__} does not have: "
-            'use impl="auto".'
-        )
-    dense = at_least_float32(similarity.pairwise(anchors, candidates))
-    return log_partition_dense(dense, exclude_diagonal=exclude_diagonal, mask=mask)
-
-
 class _Rows(NamedTuple):
     """What each item contributes; all ``(B,)``."""
 
@@ -220,7 +212,7 @@ class _Rows(NamedTuple):
     log_count: Tensor
 
 
-def _info_nce_rows(candidates: _Negatives, h: Tensor, h_pos: Tensor, include_positive: bool) -> _Rows:
+def _info_nce_rows(candidates: Candidates, h: Tensor, h_pos: Tensor, include_positive: bool) -> _Rows:
     """For anchors ``h: (B, d)`` and positives ``h_pos: (B, P, d)``; the P positives are averaged."""
     aligned = at_least_float32(candidates.similarity(h[:, None], h_pos))  # (B, P)
     log_negatives, largest = candidates.partition(h, h_pos)
@@ -238,7 +230,7 @@ def _info_nce_rows(candidates: _Negatives, h: Tensor, h_pos: Tensor, include_pos
     return _Rows(aligned.mean(dim=1), log_denominator.mean(dim=1), correct.mean(dim=1), log_count)
 
 
-def _fused_info_nce(candidates: _Negatives, h: Tensor, h_pos: Tensor, include_positive: bool) -> Terms:
+def _fused_info_nce(candidates: Candidates, h: Tensor, h_pos: Tensor, include_positive: bool) -> Terms:
     """What :func:`_info_nce_rows` and :func:`_reduce` compute, in fused kernels and each code rescaled once."""
     kernel = candidates.similarity.kernel
     candidates, h, h_pos = candidates.rescaled(h, h_pos)
@@ -256,120 +248,6 @@ def _reduce(rows: _Rows, per_item: Tensor, weights: Tensor | None) -> Terms:
         alignment, log_denominator, correct, log_count = (weighted_mean(x, weights) for x in rows)
         information = log_count - (log_denominator - alignment)
         return Terms(loss, alignment, log_denominator, correct, information, per_item)
-
-
-@dataclass(frozen=True)
-class _Negatives:
-    """Which codes an anchor is to be told apart from: a view of the batch, given ones, or both."""
-
-    similarity: Similarity
-    from_batch: Negatives | None
-    exclude_own: bool
-    given: Tensor | None
-    mask: Tensor | None
-    impl: str
-
-    def check(self, h: Tensor, weights: Tensor | None, may_be_none: bool = False) -> None:
-        """Raise a sentence if settings or shapes do not fit anchors ``h: (B, d)``."""
-        if self.from_batch not in (None, "anchors", "positives", "both"):
-            raise ValueError(f'negatives must be "anchors", "positives" or "both", not {self.from_batch!r}.')
-        check_impl(self.impl)
-        given = self.given
-        if given is not None and (
-            given.ndim not in (2, 3) or given.shape[-1] != h.shape[1] or (given.ndim == 3 and len(given) != len(h))
-        ):
-            raise ValueError(
-                f"h_neg must have the shape (M, {h.shape[1]}), shared by all anchors, or ({len(h)}, M, "
-                f"{h.shape[1]}), per anchor, not {tuple(given.shape)}."
-            )
-        columns = (len(h) if self.from_batch else 0) + (0 if given is None else given.shape[-2])
-        mask = self.mask
-        if mask is not None and (mask.dtype != torch.bool or mask.shape != (len(h), columns)):
-            raise ValueError(
-                f"mask must be a bool tensor of shape ({len(h)}, {columns}), True where an item may be a "
-                f"negative, not {mask.dtype} of shape {tuple(mask.shape)}."
-            )
-        if weights is not None and weights.shape != (len(h),):
-            raise ValueError(f"weights must have the shape ({len(h)},), one per item, not {tuple(weights.shape)}.")
-        if columns - (1 if self.from_batch and self.exclude_own else 0) == 0 and not may_be_none:
-            raise ValueError(
-                "There are no negatives: an anchor is not its own negative, so a batch of one has none. Use a "
-                "larger batch, give h_neg, or (InfoNCE) leave the positive in the denominator."
-            )
-
-    def _views(self, h: Tensor, h_pos: Tensor) -> list[Tensor]:
-        anchors = [h] if self.from_batch in ("anchors", "both") else []
-        positives = list(h_pos.unbind(dim=1)) if self.from_batch in ("positives", "both") else []
-        return anchors + positives
-
-    def _masks(self, h: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """The parts of the mask for the batch and for the given negatives."""
-        if self.mask is None:
-            return None, None
-        size = len(h) if self.from_batch else 0
-        return self.mask[:, :size], self.mask[:, size:]
-
-    def partition(self, h: Tensor, h_pos: Tensor) -> Partition:
-        """The log-partition of ``h: (B, d)`` over all its negatives."""
-        of_batch, of_given = self._masks(h)
-        settings: dict[str, Any] = {"mask": of_batch, "exclude_diagonal": self.exclude_own, "impl": self.impl}
-        parts = [partition(self.similarity, h, view, **settings) for view in self._views(h, h_pos)]
-        if self.given is not None and self.given.ndim == 2:
-            parts.append(partition(self.similarity, h, self.given, mask=of_given, impl=self.impl))
-        elif self.given is not None:
-            own = at_least_float32(self.similarity(h[:, None], self.given))
-            parts.append(log_partition_dense(own, mask=of_given))
-        if len(parts) == 1:
-            return parts[0]
-        columns = torch.stack([part.log_partition for part in parts], dim=1)
-        joined = log_partition_dense(columns, mask=columns > -torch.inf).log_partition
-        return Partition(joined, torch.stack([part.largest for part in parts]).amax(dim=0))
-
-    def count(self, h: Tensor, h_pos: Tensor) -> Tensor | int:
-        """How many negatives each anchor has: ``(B,)``, or one number if no mask makes a difference."""
-        views = len(self._views(h, h_pos))
-        of_batch, of_given = self._masks(h)
-        if of_batch is None or of_given is None:
-            given = 0 if self.given is None else self.given.shape[-2]
-            return views * (len(h) - self.exclude_own) + given
-        in_batch = of_batch.sum(dim=1)
-        if self.exclude_own and views:
-            in_batch = in_batch - of_batch.diagonal().long()
-        return views * in_batch + of_given.sum(dim=1)
-
-    def are_fused(self, h: Tensor, h_pos: Tensor) -> bool:
-        """Whether all codes can be rescaled by themselves and the fused kernels take it from there."""
-        per_anchor = self.given is not None and self.given.ndim == 3
-        ours = can_be_rebuilt(self.similarity)
-        return ours and not per_anchor and rows_are_fused(self.impl, h, h_pos, self.given)
-
-    def rescaled(self, h: Tensor, h_pos: Tensor) -> tuple[_Negatives, Tensor, Tensor]:
-        """The same problem with rescaled codes, whose similarity is the kernel alone.
-
-        One of our similarities rescales a code, given with itself, in the same way whatever it is compared with.
-        """
-
-        def alone(x: Tensor) -> Tensor:
-            return self.similarity.rescale(x, x)[0]
-
-        assert self.similarity.kernel is not None
-        given = None if self.given is None else alone(self.given)
-        return replace(self, similarity=_Plain(self.similarity.kernel), given=given), alone(h), alone(h_pos)
-
-
-class _Plain(Similarity):
-    """A kernel as a similarity, for codes that have been rescaled."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__()
-        self._kernel = kernel
-
-    @property
-    def kernel(self) -> Kernel:
-        return self._kernel
-
-    def rescale(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        return a, b
 
 
 def _mean_square_similarity(anchor: Tensor, h: Tensor, h_neg: Tensor | None, mask: Tensor | None) -> Tensor:

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from identica._numbers import as_float, whole_number
+from identica.gradual import Gradual
 
 _SMALLEST_RAW = -80.0  # softplus(-80) is still a normal float32, so that its root has a finite slope
 
@@ -320,28 +321,16 @@ class Annealed(Similarity):
     >>> a, b = torch.zeros(1), torch.ones(1)
     >>> similarity(a, b)
     tensor(-0.1000)
-    >>> similarity.factor_at(0.25)  # halfway down, on a logarithmic scale
+    >>> similarity.factor.value_at(0.25)  # halfway down, on a logarithmic scale
     10.0
     """
-
-    factor: Tensor
 
     def __init__(self, similarity: Similarity, start: float, end: float = 1.0, until: float = 0.8) -> None:
         super().__init__()
         if similarity.kernel is None:
             raise ValueError(f"Annealed needs a similarity with a kernel, which {similarity!r} does not have.")
         self.similarity = similarity
-        self.start, self.end, self.until = as_float(start), as_float(end), as_float(until)
-        for name, value in (("start", self.start), ("end", self.end), ("until", self.until)):
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} of Annealed must be positive and finite, not {value!r}.")
-        if self.until > 1:
-            raise ValueError(f"until is the part of the steps during which the temperature falls, not {self.until!r}.")
-        self.register_buffer("factor", torch.tensor(self.start))
-
-    def factor_at(self, fraction: float) -> float:
-        """The factor at the moment at which ``fraction`` of all steps is done; training sets it."""
-        return self.start * (self.end / self.start) ** min(fraction / self.until, 1.0)
+        self.factor = Gradual(start, end, until)
 
     @property
     def kernel(self) -> Kernel | None:
@@ -353,16 +342,11 @@ class Annealed(Similarity):
         a, b = self.similarity.rescale(a, b)
         assert self.kernel is not None
         degree = {"dot": 2.0, "lp": self.kernel.p or 1.0, "lp_norm": 1.0}[self.kernel.name]
-        return _scaled(a, b, self.factor.to(a.dtype) ** (-1.0 / degree))
+        return _scaled(a, b, self.factor.value.to(a.dtype) ** (-1.0 / degree))
 
     def to_dict(self) -> dict[str, Any]:
         """``{"similarity": "annealed", "of": {...}, "start": ..., "end": ..., "until": ...}``."""
-        settings = {"start": self.start, "end": self.end, "until": self.until}
-        return {"similarity": "annealed", "of": self.similarity.to_dict(), **settings}
-
-    def extra_repr(self) -> str:
-        """The schedule."""
-        return f"start={self.start:g}, end={self.end:g}, until={self.until:g}"
+        return {"similarity": "annealed", "of": self.similarity.to_dict(), **self.factor.to_dict()}
 
 
 def _checked_precision(dim: int, init: float | Tensor, trainable: bool) -> Tensor:

@@ -64,4 +64,6 @@ def test_the_mapped_step_takes_the_steps_of_each_seed() -> None:
     for a, b in zip(alone, mapped, strict=True):
         assert int(a.device_step) == int(b.device_step) == 10
         torch.testing.assert_close(b.sums, a.sums, rtol=2e-2, atol=2e-2)
-        assert float(b.objective.similarity.factor) == pytest.approx(float(a.objective.similarity.factor), rel=1e-5)
+        assert float(b.objective.similarity.factor.value) == pytest.approx(
+            float(a.objective.similarity.factor.value), rel=1e-5
+        )

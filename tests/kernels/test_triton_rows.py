@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import identica.kernels
-from identica import functional
+from identica import _candidates, functional
 from identica.functional import Terms, info_nce_terms
 from identica.kernels import Partition
 from identica.similarities import Anisotropic, DotProduct, Kernel, LpSimilarity, Similarity
@@ -79,14 +79,14 @@ def by_torch(
 ) -> Terms:
     """The same by the operations that all other devices use: of codes under a similarity that is the kernel."""
 
-    class Given(functional._Negatives):
+    class Given(_candidates.Candidates):
         def partition(self, h: Tensor, h_pos: Tensor) -> Partition:
             return negatives
 
         def count(self, h: Tensor, h_pos: Tensor) -> Tensor | int:
             return count
 
-    candidates = Given(functional._Plain(kernel), None, False, None, None, "reference")
+    candidates = Given(_candidates._Plain(kernel), None, False, None, None, "reference")
     rows = functional._info_nce_rows(candidates, a, b, include_positive)
     return functional._reduce(rows, rows.log_denominator - rows.alignment, None)
 

@@ -104,7 +104,7 @@ class EnsembleInfoNCE(Objective):
         if type(self) is not EnsembleInfoNCE or not all(map(can_be_rebuilt, self.similarities)):
             names = ", ".join(type(similarity).__qualname__ for similarity in self.similarities)
             return {"class": f"{type(self).__qualname__}([{names}])"}
-        settings = self._members()[0].settings()
+        settings = self._members()[0].plain_settings()
         return {"objective": "ensemble", "similarities": [s.to_dict() for s in self.similarities], **settings}
 
     def _check_count(self, name: str, value: Any) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from torch import Tensor
 
+from identica._numbers import as_float
 from identica.functional import Negatives, info_nce_terms
+from identica.gradual import Gradual
 from identica.kernels import check_impl
 from identica.objectives.base import Objective, Terms
 from identica.similarities import Anisotropic, Similarity, can_be_rebuilt
@@ -40,7 +44,10 @@ class InfoNCE(Objective):
         published experiments, which compare each anchor with all anchors, itself included. On the sphere
         at temperature 1 that one pair among thousands is negligible. On a box with narrow pairs it is not:
         the other anchors then weigh almost nothing, the self-pair weighs exp(0) = 1, and it alone keeps the
-        loss from saturating and the codes from growing; it also biases what is learned.
+        loss from saturating and the codes from growing; it also biases what is learned. A number weighs that one
+        pair; a :class:`~identica.gradual.Gradual` number weighs it less and less: ``Gradual(1.0, 1e-4)`` begins with
+        the published protocol, which never runs out of signal, and ends with (almost) the definition, which is
+        not biased. A weighed pair is not counted in accuracy and information.
     symmetric
         Average the loss with that of the exchanged views: anchor h⁺, positive h. With ``negatives="anchors"``
         the negatives are then the other h⁺, so the remark on ``negatives`` applies.
@@ -69,7 +76,7 @@ class InfoNCE(Objective):
         similarity: Similarity,
         negatives: Negatives = "anchors",
         include_positive: bool = True,
-        self_negatives: bool = False,
+        self_negatives: bool | float | Gradual | Mapping[str, float] = False,
         symmetric: bool = False,
         in_batch: bool = False,
         impl: str = "auto",
@@ -85,7 +92,7 @@ class InfoNCE(Objective):
         self.similarity = similarity
         self.negatives: Negatives = negatives
         self.include_positive = bool(include_positive)
-        self.self_negatives = bool(self_negatives)
+        self.self_negatives = _self_negatives(self_negatives)
         self.symmetric = bool(symmetric)
         self.in_batch = bool(in_batch)
         self.impl = impl
@@ -107,12 +114,17 @@ class InfoNCE(Objective):
             similarity=self.similarity,
             mask=mask,
             weights=weights,
-            **self.settings(),
+            **self.settings() | {"self_negatives": _weight_now(self.self_negatives)},
         )
 
     def settings(self) -> dict[str, Any]:
         """Everything but the similarity, as keyword arguments of the constructor."""
         return {name: getattr(self, name) for name in _SETTINGS}
+
+    def plain_settings(self) -> dict[str, Any]:
+        """The same as plain data."""
+        gradual = self.self_negatives
+        return self.settings() | ({"self_negatives": gradual.to_dict()} if isinstance(gradual, Gradual) else {})
 
     def to_dict(self) -> dict[str, Any]:
         """``{"objective": "info_nce", "similarity": {...}, ...}``.
@@ -121,12 +133,28 @@ class InfoNCE(Objective):
         """
         if type(self) is not InfoNCE or not can_be_rebuilt(self.similarity):
             return {"class": f"{type(self).__qualname__}({type(self.similarity).__qualname__})"}
-        return {"objective": "info_nce", "similarity": self.similarity.to_dict(), **self.settings()}
+        return {"objective": "info_nce", "similarity": self.similarity.to_dict(), **self.plain_settings()}
 
     def extra_repr(self) -> str:
         """The settings that differ from their defaults."""
         defaults = dict(zip(_SETTINGS, ("anchors", True, False, False, False, "auto"), strict=True))
         return ", ".join(f"{k}={v!r}" for k, v in self.settings().items() if v != defaults[k])
+
+
+def _self_negatives(given: bool | float | Gradual | Mapping[str, float]) -> bool | float | Gradual:
+    """The setting as it is kept: a plain number 0 or 1 is False or True; plain data of a gradual number is one."""
+    if isinstance(given, Mapping):
+        return Gradual(**given)
+    if isinstance(given, Gradual):
+        return given
+    weight = as_float(given)
+    if not (math.isfinite(weight) and weight >= 0):
+        raise ValueError(f"self_negatives is True, False or a weight of at least 0, not {given!r}.")
+    return bool(weight) if weight in (0.0, 1.0) else weight
+
+
+def _weight_now(setting: bool | float | Gradual) -> bool | float | Tensor:
+    return setting.value if isinstance(setting, Gradual) else setting
 
 
 def AnInfoNCE(

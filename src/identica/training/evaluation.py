@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +49,28 @@ def evaluate(
     if isinstance(generator, int):
         generator = torch.Generator(device=device).manual_seed(generator)
     pairs = first_pairs(process.sample(n, generator))
+    if not _has_latents(pairs):
+        raise ValueError(
+            f"{type(process).__name__} draws observations without latents, so there is nothing to score codes against; "
+            "readouts such as identica.metrics.knn_accuracy judge them by labels."
+        )
+    return _evaluated(pairs, encode)
+
+
+@torch.no_grad()
+def scores_where_known(
+    process: Process, encode: Callable[[Tensor], Tensor], n: int, generator: torch.Generator
+) -> dict[str, float]:
+    """The scores of :func:`evaluate`; none where nobody knows the latents, as of augmented views of real images."""
+    pairs = first_pairs(process.sample(n, generator))
+    return _evaluated(pairs, encode).scores if _has_latents(pairs) else {}
+
+
+def _has_latents(pairs: Any) -> bool:
+    return getattr(pairs, "z", None) is not None
+
+
+def _evaluated(pairs: Pairs, encode: Callable[[Tensor], Tensor]) -> Evaluation:
     with _evaluation_mode(encode):
         h = encode(pairs.x)
     return Evaluation(linear_r2(pairs.z, h), mcc(pairs.z, h), pairs.z, h)
@@ -93,6 +116,8 @@ def excess_loss(
     """
     if not isinstance(objective, InfoNCE) or objective.negatives != "anchors":
         raise ValueError("excess_loss needs an InfoNCE whose negatives are the other anchors.")
+    if not isinstance(objective.self_negatives, bool):
+        raise ValueError("excess_loss does not know the floor of a loss with weighed self-pairs.")
     if objective.symmetric or objective.in_batch:
         raise ValueError("excess_loss does not know the floor of a symmetric loss, nor of mixed negatives.")
     if batches < 2:

@@ -1,4 +1,4 @@
-"""What changes from step to step: learning rates, and the temperature of annealed similarities."""
+"""What changes from step to step: learning rates, and gradual numbers such as an annealed temperature."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from identica.similarities import Annealed
+from identica.gradual import Gradual
 from identica.training.config import TrainConfig
 
 
 class Schedules:
-    """Sets the learning rates of ``optimizer`` and the factors of annealed similarities for a step.
+    """Sets the learning rates of ``optimizer`` and gradual numbers for a step.
 
     On CUDA, where a step is captured once and replayed many times, the values of all steps are tables on the device,
     and the step's number, which lives there too, looks them up: two launches each, and no host.
 
-    ``factors``: annealed similarities, each with the tensor that holds its factor, or those of several seeds.
+    ``numbers``: gradual numbers, each with the tensor that holds its value, or those of several seeds.
     """
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, factors: Sequence[tuple[Annealed, Tensor]], config: TrainConfig
+        self, optimizer: torch.optim.Optimizer, numbers: Sequence[tuple[Gradual, Tensor]], config: TrainConfig
     ) -> None:
-        self._optimizer, self._factors, self._config = optimizer, factors, config
+        self._optimizer, self._numbers, self._config = optimizer, numbers, config
         self._tables: list[tuple[Tensor, Tensor]] = []
         rates = [(group["lr"], group["peak_lr"]) for group in optimizer.param_groups]
         if config.schedule != "constant":
             decay = [config.decay(step) for step in range(config.steps + 1)] if _on_cuda(rates[0][0]) else []
             self._tables += [(rate, _table(decay, rate, peak)) for rate, peak in rates if _on_cuda(rate)]
-        for annealed, factor in factors:
-            if _on_cuda(factor):
-                values = [annealed.factor_at(step / config.steps) for step in range(config.steps + 1)]
-                self._tables.append((factor, _table(values, factor)))
+        for number, value in numbers:
+            if _on_cuda(value):
+                values = [number.value_at(step / config.steps) for step in range(config.steps + 1)]
+                self._tables.append((value, _table(values, value)))
 
     def follow(self, step: int, device_step: Tensor) -> None:
         """Set everything for the given step, whose number ``device_step`` knows on the device."""
@@ -43,14 +43,14 @@ class Schedules:
         for group in self._optimizer.param_groups:
             if not isinstance(group["lr"], Tensor):
                 group["lr"] = group["peak_lr"] * self._config.decay(step)
-        for annealed, factor in self._factors:
-            if not _on_cuda(factor):
-                factor.fill_(annealed.factor_at(step / self._config.steps))
+        for number, value in self._numbers:
+            if not _on_cuda(value):
+                value.fill_(number.value_at(step / self._config.steps))
 
 
-def annealed_parts(module: nn.Module) -> list[tuple[str, Annealed]]:
-    """The annealed similarities inside a module, by name."""
-    return [(name, part) for name, part in module.named_modules() if isinstance(part, Annealed)]
+def gradual_numbers(module: nn.Module) -> list[tuple[str, Gradual]]:
+    """The gradual numbers inside a module, by name."""
+    return [(name, part) for name, part in module.named_modules() if isinstance(part, Gradual)]
 
 
 def _on_cuda(value: object) -> bool:

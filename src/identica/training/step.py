@@ -13,7 +13,7 @@ from identica._optional import has_triton
 from identica.objectives import Terms
 from identica.training.capture import CapturedCall
 from identica.training.config import Precision, TrainConfig
-from identica.training.schedules import Schedules, annealed_parts
+from identica.training.schedules import Schedules, gradual_numbers
 from identica.training.state import SUMMED, TrainState
 
 
@@ -45,8 +45,8 @@ def make_step(process: Process, state: TrainState, config: TrainConfig) -> Calla
     (3, True)
     """
     encode = in_precision(_compiled(state, config), config.precision, state.device)
-    factors = [(part, part.factor) for _, part in annealed_parts(state.objective)]
-    schedules = Schedules(state.optimizer, factors, config)
+    numbers = [(number, number.value) for _, number in gradual_numbers(state.objective)]
+    schedules = Schedules(state.optimizer, numbers, config)
 
     def on_device() -> Terms:
         """Everything but the counting on the host; this is what a graph captures."""

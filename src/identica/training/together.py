@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from identica.objectives import Objective, Terms
 from identica.training.capture import CapturedCall
 from identica.training.config import TrainConfig
-from identica.training.schedules import Schedules, annealed_parts
+from identica.training.schedules import Schedules, gradual_numbers
 from identica.training.state import TrainState, make_optimizer
 from identica.training.step import Process, in_precision, make_step, matmul_precision, note
 
@@ -173,8 +173,8 @@ class _Stacked:
     def step(self) -> Callable[[], object]:
         """One step of all runs; on CUDA captured as one graph."""
         states, config, generators = self.states, self.config, [state.generator for state in self.states]
-        factors = [(part, self.buffers[f"{name}.factor"]) for name, part in annealed_parts(self.models[0])]
-        schedules = Schedules(self.optimizer, factors, config)
+        numbers = [(number, self.buffers[f"{name}.value"]) for name, number in gradual_numbers(self.models[0])]
+        schedules = Schedules(self.optimizer, numbers, config)
 
         def on_device() -> Terms:
             schedules.follow(states[0].step, self.device_step)

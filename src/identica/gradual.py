@@ -1,0 +1,45 @@
+"""A number that changes in the course of training."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from identica._numbers import as_float
+
+
+class Gradual(nn.Module):
+    """A positive number that goes from ``start`` to ``end`` over the first ``until`` of the steps, and then stays.
+
+    It moves geometrically: by the same factor in every step. ``value`` is the number now, a tensor on the device, which
+    training sets from :meth:`value_at` before every step; it is saved with the model.
+
+    >>> Gradual(100.0, 1.0, until=0.5).value_at(0.25)
+    10.0
+    """
+
+    value: Tensor
+
+    def __init__(self, start: float, end: float, until: float = 0.8) -> None:
+        super().__init__()
+        self.start, self.end, self.until = as_float(start), as_float(end), as_float(until)
+        for name, number in self.to_dict().items():
+            if not (math.isfinite(number) and number > 0):
+                raise ValueError(f"{name} must be positive and finite, not {number!r}.")
+        if self.until > 1:
+            raise ValueError(f"until is a part of all steps, so at most 1, not {self.until!r}.")
+        self.register_buffer("value", torch.tensor(self.start))
+
+    def value_at(self, fraction: float) -> float:
+        """The number at the moment at which ``fraction`` of all steps is done."""
+        return self.start * (self.end / self.start) ** min(fraction / self.until, 1.0)
+
+    def to_dict(self) -> dict[str, float]:
+        """The arguments of the constructor."""
+        return {"start": self.start, "end": self.end, "until": self.until}
+
+    def extra_repr(self) -> str:
+        """The arguments, for printing."""
+        return ", ".join(f"{name}={number:g}" for name, number in self.to_dict().items())
