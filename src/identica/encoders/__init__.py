@@ -10,11 +10,14 @@ from identica.encoders.base import Encoder
 from identica.encoders.heads import BoxHead, EuclideanHead, ProductHead, SphereHead, make_head
 from identica.encoders.mlp import MLPEncoder
 from identica.encoders.residual import ResidualEncoder
+from identica.encoders.vae import VAE, ElboTerms
 from identica.encoders.whiten import Whiten
 from identica.spaces import space_from_dict
 
 __all__ = [
+    "VAE",
     "BoxHead",
+    "ElboTerms",
     "Encoder",
     "EuclideanHead",
     "MLPEncoder",

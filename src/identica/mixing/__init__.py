@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from identica.mixing.base import FunctionMixing, Mixing, MixingLike, as_mixing, same_mixing
+from identica.mixing.decoder import DecoderMixing
 from identica.mixing.invertible_mlp import InvertibleMLP
 
 __all__ = [
+    "DecoderMixing",
     "FunctionMixing",
     "InvertibleMLP",
     "Mixing",
@@ -29,6 +31,11 @@ def mixing_from_dict(data: Mapping[str, Any]) -> Mixing:
     kind = data.get("mixing")
     if kind == "invertible_mlp":
         return InvertibleMLP(**{name: value for name, value in data.items() if name != "mixing"})
+    if kind == "decoder":
+        raise ValueError(
+            "This mixing was a decoder, whose weights are not part of its description: load them and pass "
+            "DecoderMixing(decoder) again."
+        )
     if kind == "user function":
         raise ValueError("This mixing was a user's own function, which no data can rebuild: pass it again.")
     raise ValueError(f"Unknown mixing {kind!r}: expected invertible_mlp.")
