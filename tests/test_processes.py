@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import nn
 from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
 from torch.utils import _pytree as pytree
 
+import identica as idt
 from identica.distributions import BoxUniform, SphereUniform
 from identica.distributions.conditional import Conditional
 from identica.distributions.generalized_normal import GeneralizedNormal
@@ -511,3 +513,13 @@ class TestEnsemble:
             EnsembleProcess(process(0), process(0, dim=4))
         with pytest.raises(TypeError, match="EnsembleProcess needs PairProcesses"):
             EnsembleProcess()
+
+
+def test_hard_negatives_closer_than_positives_are_warned_of() -> None:
+    close = idt.Conditional(idt.FisherBingham, precision=(50.0, 5.0, 5.0))
+    pairs = idt.Conditional(idt.FisherBingham, precision=(20.0, 20.0, 20.0))
+    with pytest.warns(UserWarning, match="in the coordinates 0 Λ⁻ is not below Λ⁺"):
+        idt.PairProcess(idt.SphereUniform(3), pairs, negative_conditional=close, negatives_per_anchor=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        idt.PairProcess(idt.SphereUniform(3), close, negative_conditional=None)

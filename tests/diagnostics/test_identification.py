@@ -1,7 +1,7 @@
 import torch
 
-from identica.diagnostics import identification
-from identica.metrics import linear_r2, mcc
+from identica.diagnostics import block_identification, identification
+from identica.metrics import block_scores, linear_r2, mcc
 
 
 def verdict(z: torch.Tensor, h: torch.Tensor) -> tuple[str, str]:
@@ -18,3 +18,32 @@ def test_three_verdicts() -> None:
     assert level == "affine" and "no single code is a factor" in sentence
     level, sentence = verdict(z, torch.cat([z[:, :3], torch.rand(2000, 1, generator=generator)], dim=1))
     assert level == "none" and "1 of 4 factors" in sentence
+
+
+def block_verdict(z: torch.Tensor, h: torch.Tensor, precision: list[float]) -> tuple[str, str]:
+    found = block_identification(block_scores(z, h, precision))
+    return found.level, found.sentence
+
+
+def test_a_low_mcc_within_blocks_is_the_success_it_is() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.nn.functional.normalize(torch.randn(4000, 10, generator=generator), dim=1)
+    turns = [torch.linalg.qr(torch.randn(5, 5, generator=generator))[0] for _ in range(2)]
+    h = torch.cat([z[:, :5] @ turns[0], z[:, 5:] @ turns[1]], dim=1)
+    level, sentence = block_verdict(z, h, [5.0] * 5 + [25.0] * 5)
+    assert level == "block" and "of 5 and 5 factors" in sentence
+    assert "random rotations of these blocks score 0.73 on average" in sentence
+    assert verdict(z, h)[0] == "affine"  # what the two scores alone would say
+    assert block_verdict(z, h, [5.0] * 10)[0] == "block"
+    assert block_verdict(z, h[:, [9, 0, 1, 2, 3, 4, 5, 6, 7, 8]], [5.0] * 5 + [25.0] * 5)[0] == "block"
+
+
+def test_mixed_blocks_lost_factors_and_single_factors_are_what_they_are() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.nn.functional.normalize(torch.randn(4000, 4, generator=generator), dim=1)
+    turn = torch.linalg.qr(torch.randn(4, 4, generator=generator))[0]
+    precision = [5.0, 5.0, 25.0, 25.0]
+    assert block_verdict(z, z @ turn, precision)[0] == "affine"
+    assert block_verdict(z, z[:, [3, 1, 2, 0]], precision)[0] == "permutation"
+    lost = torch.cat([z[:, 2:], torch.randn(4000, 2, generator=generator)], dim=1)
+    assert block_verdict(z, lost, precision)[0] == "none"

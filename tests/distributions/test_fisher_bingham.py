@@ -243,7 +243,7 @@ def test_wrong_arguments_get_a_sentence() -> None:
     with pytest.raises(ValueError, match="at least two dimensions"):
         FisherBingham(row(1.0), 1.0)
     with pytest.raises(TypeError, match="unexpected keyword"):
-        FisherBingham(loc, 1.0, method="exact")  # type: ignore[call-arg]
+        FisherBingham(loc, 1.0, sampler="exact")  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="not on it"):
         FisherBingham(loc, row(1.0, 2.0, 3.0)).log_prob(row(0.0, 0.0, 1.1))
     with pytest.raises(ValueError, match="vectors of length 3"):

@@ -1,5 +1,26 @@
 """What holds, what was identified, and whether one may trust it."""
 
-from identica.diagnostics.identification import Identification, identification
+from identica.diagnostics.identification import Identification, block_identification, identification
+from identica.diagnostics.limiting_precision import limiting_precision
+from identica.diagnostics.precision import (
+    PrecisionEstimate,
+    best_precision,
+    precision_scan,
+    precision_standard_errors,
+)
+from identica.diagnostics.promise import Promise, promise
+from identica.diagnostics.targets import iterations_to_target
 
-__all__ = ["Identification", "identification"]
+__all__ = [
+    "Identification",
+    "PrecisionEstimate",
+    "Promise",
+    "best_precision",
+    "block_identification",
+    "identification",
+    "iterations_to_target",
+    "limiting_precision",
+    "precision_scan",
+    "precision_standard_errors",
+    "promise",
+]

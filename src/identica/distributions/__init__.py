@@ -4,6 +4,7 @@ from identica.distributions.base import LatentDistribution
 from identica.distributions.box_uniform import BoxUniform
 from identica.distributions.conditional import Conditional
 from identica.distributions.fisher_bingham import FisherBingham
+from identica.distributions.fisher_bingham_ratio import ratio_precision
 from identica.distributions.generalized_normal import GeneralizedNormal
 from identica.distributions.product import ProductDistribution
 from identica.distributions.projected_generalized_normal import ProjectedGeneralizedNormal
@@ -30,4 +31,5 @@ __all__ = [
     "TruncatedLaplace",
     "TruncatedNormal",
     "VonMisesFisher",
+    "ratio_precision",
 ]

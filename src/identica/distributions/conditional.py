@@ -16,6 +16,8 @@ from identica.names import no_such
 from identica.similarities import Similarity
 
 Number = float | tuple[Any, ...]
+#: What a parameter is kept as: numbers, or a word where a family has a setting that is one.
+Plain = Number | str
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -23,7 +25,7 @@ class Conditional:
     """How positives differ from their anchors: ``Conditional(family, **parameters)(anchors)``.
 
     Frozen, comparable and hashable; plain data through ``to_dict``. The parameters are those of the
-    family without ``loc``: numbers, or one number per coordinate.
+    family without ``loc``: numbers, or one number per coordinate. A setting may be a word (``method="shell"``).
 
     >>> from identica.distributions import VonMisesFisher
     >>> conditional = Conditional(VonMisesFisher, concentration=10.0)
@@ -35,19 +37,20 @@ class Conditional:
     """
 
     family: type[LatentDistribution]
-    items: tuple[tuple[str, Number], ...]
+    items: tuple[tuple[str, Plain], ...]
     _prepared: dict[tuple[torch.device, torch.dtype], dict[str, Any]] = field(compare=False)
 
     def __init__(self, family: type[LatentDistribution], **parameters: Any) -> None:
         object.__setattr__(self, "family", _location_family(family))
         _check_names(family, parameters)
         ordered = [name for name in family.parameters if name in parameters]
-        object.__setattr__(self, "items", tuple((name, _frozen(parameters[name], name)) for name in ordered))
+        plain = tuple((name, _frozen(parameters[name], name, words=name in _in_words(family))) for name in ordered)
+        object.__setattr__(self, "items", plain)
         object.__setattr__(self, "_prepared", {})
 
     @property
-    def parameters(self) -> dict[str, Number]:
-        """The parameters by name, as numbers and tuples of numbers."""
+    def parameters(self) -> dict[str, Plain]:
+        """The parameters by name, as numbers, tuples of numbers and words."""
         return dict(self.items)
 
     def __call__(self, anchors: Tensor) -> LatentDistribution:
@@ -105,7 +108,7 @@ class Conditional:
         return cls(_family_named(data["family"]), **data["parameters"])
 
     def __repr__(self) -> str:
-        return f"Conditional({', '.join([self.family.__name__, *(f'{k}={v}' for k, v in self.items)])})"
+        return f"Conditional({', '.join([self.family.__name__, *(f'{k}={v!r}' for k, v in self.items)])})"
 
 
 def _location_family(family: Any) -> type[LatentDistribution]:
@@ -132,8 +135,18 @@ def _check_names(family: type[LatentDistribution], parameters: Mapping[str, Any]
         raise TypeError(f"{family.__name__} also needs {', '.join(missing)}.")
 
 
-def _frozen(value: Any, name: str) -> Number:
-    """A number, or nested tuples of numbers, from a number, sequence, array or tensor."""
+def _in_words(family: type[LatentDistribution]) -> list[str]:
+    """The settings of a family that are words: their defaults are."""
+    signature = inspect.signature(family)
+    return [name for name in family.settings if isinstance(signature.parameters[name].default, str)]
+
+
+def _frozen(value: Any, name: str, words: bool) -> Plain:
+    """A number, or nested tuples of numbers, from a number, sequence, array or tensor; or a word where one belongs."""
+    if words:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a word, not {value!r}.")
+        return value
     if isinstance(value, int | float):
         return float(value)
     try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Size, Tensor
@@ -31,10 +32,21 @@ from identica.distributions.fisher_bingham_sampler import (
     draw_early_finish,
     draw_fixed_tries,
 )
+from identica.distributions.fisher_bingham_shell import (
+    BLIND_SHELL,
+    ShellPlan,
+    draw_shell_early_finish,
+    draw_shell_fixed_tries,
+    log_kept,
+    log_shell_density,
+    make_shell_plan,
+)
 from identica.distributions.fused import MOST_FUSED_DIMENSIONS
 from identica.distributions.supports import OnSphere, row_norm
 from identica.distributions.von_mises_fisher import VonMisesFisher
 from identica.similarities import Anisotropic, LpSimilarity, Similarity
+
+Method = Literal["exact", "shell"]
 
 
 class FisherBingham(LatentDistribution):
@@ -56,6 +68,13 @@ class FisherBingham(LatentDistribution):
     rounding error of the largest precision · ‖loc‖² where that is more; on devices other than the CPU, where
     the effort is fixed, that holds up to precision · ‖loc‖² = 1e5.
 
+    ``method="shell"`` is another law, which paper B's experiments drew from in place of this one: loc + N(0, Λ⁻¹),
+    kept if its norm is within 0.1 ‖loc‖ of the radius, then projected (:mod:`.fisher_bingham_shell`). It needs
+    positive precisions, and is there to show what it does to the Λ̂ that is learned. Its ``log_prob`` is that of what
+    it draws, to 1e-9 up to precision · ‖loc‖² = 1e4; mode, moments and entropy it has none. On devices other than
+    the CPU the number of tries is fixed, at most 4096: ``prepare_tables(...).leftover`` says which part of the draws
+    keeps none of them, and a warning does so where that is more than 1e-9.
+
     >>> loc = torch.tensor([0.0, 0.6, 0.8])
     >>> d = FisherBingham(loc, torch.tensor([100.0, 100.0, 1.0]))
     >>> x = d.sample(1000, generator=torch.Generator().manual_seed(0))
@@ -65,7 +84,8 @@ class FisherBingham(LatentDistribution):
     tensor([0.0000, 0.6140, 0.4263])
     """
 
-    parameters = ("loc", "precision")
+    parameters = ("loc", "precision", "method")
+    settings = ("method",)
     arg_constraints = {"loc": constraints.real_vector, "precision": constraints.nonnegative}
     has_rsample = False
 
@@ -73,10 +93,13 @@ class FisherBingham(LatentDistribution):
         self,
         loc: Tensor,
         precision: Parameter,
+        method: Method = "exact",
         *,
         validate_args: bool | None = None,
-        tables: SamplingPlan | None = None,
+        tables: SamplingPlan | ShellPlan | None = None,
     ) -> None:
+        _require_method(method)
+        self.method: Method = method
         self.loc = as_loc(loc, "FisherBingham")
         if self.loc.shape[-1] < 2:
             raise ValueError(
@@ -88,7 +111,8 @@ class FisherBingham(LatentDistribution):
         super().__init__(batch_shape, self.loc.shape[-1], validate_args)
         if self._validate:
             self._check_arguments()
-        self._plan = self._glance() if tables is None else tables
+        self._shell = tables if isinstance(tables, ShellPlan) else BLIND_SHELL
+        self._plan = tables if isinstance(tables, SamplingPlan) else self._glance()
 
     def _check_arguments(self) -> None:
         require_finite(self.loc, "loc", "FisherBingham")
@@ -97,9 +121,11 @@ class FisherBingham(LatentDistribution):
             "loc of FisherBingham must not be zero: its direction is the mode and its norm the radius. "
             "Project it first, for example with Sphere(dim).project(loc).",
         )
-        _require_precision(self.precision)
+        _require_precision(self.precision, self.method)
 
     def _glance(self) -> SamplingPlan:
+        if self.method == "shell":  # which has a plan of its own
+            return planning.BLIND_PLAN
         if self.precision.ndim == 0 or self.precision.shape[-1] == 1:
             return SamplingPlan(isotropic=True, steps=0, tries=0)
         # Looking means waiting, except on the CPU.
@@ -107,11 +133,19 @@ class FisherBingham(LatentDistribution):
         return planning.look(self.precision) if may_look else planning.BLIND_PLAN
 
     @classmethod
-    def prepare_tables(cls, device: Device, dtype: torch.dtype, **parameters: Any) -> SamplingPlan | None:
+    def prepare_tables(cls, device: Device, dtype: torch.dtype, **parameters: Any) -> SamplingPlan | ShellPlan:
         """How often to try on devices that one does not want to wait for, given the precision."""
         require_supported(dtype, "loc", cls.__name__)
+        method = parameters.get("method", "exact")
+        _require_method(method)
         precision = torch.as_tensor(parameters["precision"], dtype=torch.float64)
-        _require_precision(precision)
+        _require_precision(precision, method)
+        if method == "shell":
+            if precision.ndim != 1 or len(precision) == 1:
+                return BLIND_SHELL
+            precision = precision.cpu()
+            waits = torch.device(device or "cpu").type == "cpu"
+            return make_shell_plan(precision, planning.hard_locations(precision), waits=waits)
         if precision.ndim == 0 or precision.shape[-1] == 1:
             return SamplingPlan(isotropic=True, steps=0, tries=0)
         return planning.make_plan(precision, dtype)
@@ -136,7 +170,7 @@ class FisherBingham(LatentDistribution):
 
     def _rebuilt(self, replaced: Mapping[str, Any]) -> Self:
         copy = super()._rebuilt(replaced)
-        copy._plan = self._plan  # plain numbers, good on every device
+        copy._plan, copy._shell = self._plan, self._shell  # plain numbers, good on every device
         return copy
 
     @property
@@ -155,11 +189,13 @@ class FisherBingham(LatentDistribution):
     @property
     def mode(self) -> Tensor:
         """``loc``; shape ``(*batch, d)``."""
+        self._require_exact("mode")
         return self._full(self.loc)
 
     @property
     def mean(self) -> Tensor:
         """Derivative of the log integral in the linear term; shape ``(*batch, d)``."""
+        self._require_exact("mean")
         if self._plan.isotropic:
             return self._von_mises_fisher().mean
         return self._moments()[0].to(self.dtype)
@@ -167,6 +203,7 @@ class FisherBingham(LatentDistribution):
     @property
     def variance(self) -> Tensor:
         """Of each coordinate; shape ``(*batch, d)``."""
+        self._require_exact("variance")
         if self._plan.isotropic:
             return self._von_mises_fisher().variance
         mean, square = self._moments()
@@ -174,6 +211,7 @@ class FisherBingham(LatentDistribution):
 
     def entropy(self) -> Tensor:
         """log_normalizer + ½ E (x−loc)ᵀΛ(x−loc); shape ``(*batch,)``."""
+        self._require_exact("entropy")
         if self._plan.isotropic:
             return self._von_mises_fisher().entropy()
         mean, square = self._moments()
@@ -183,6 +221,7 @@ class FisherBingham(LatentDistribution):
 
     def log_normalizer(self) -> Tensor:
         """The log of ∫ exp(−½ (x−loc)ᵀΛ(x−loc)) over the sphere's surface; shape ``(*batch,)``."""
+        self._require_exact("normaliser")
         return self._log_normalizer().to(self.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -190,12 +229,32 @@ class FisherBingham(LatentDistribution):
         self._check_value(value)
         if self._validate:
             OnSphere(self.radius).require(value, "FisherBingham")
+        if self.method == "shell":
+            return self._shell_log_prob(value)
         gap = value - self.loc
         quadratic = (self.precision * gap * gap).sum(dim=-1)  # in this order: a huge sphere's gap² overflows
         return -0.5 * quadratic - self.log_normalizer()
 
+    def _shell_log_prob(self, value: Tensor) -> Tensor:
+        precision, unit, radius = self._unit_problem(torch.float64)
+        shape = self.batch_shape
+        log_constant = 0.5 * (precision.log().sum(dim=0) - (precision * unit * unit).sum(dim=0))
+        log_constant = log_constant - log_kept(precision, unit) - (self.dim - 1) * radius.log()
+        x, loc = value.double() / self.radius, (self.loc / self.radius).double()
+        scaled = self.precision.double() * self.radius.double().square()
+        log_density = log_shell_density((scaled * x * x).sum(-1), (scaled * loc * x).sum(-1), self.dim)
+        total = log_density + log_constant.reshape(shape) - 0.5 * self.dim * math.log(2.0 * math.pi)
+        return total.to(self.dtype)
+
+    def _require_exact(self, what: str) -> None:
+        if self.method == "shell":
+            raise NotImplementedError(
+                f'FisherBingham with method="shell" has no closed-form {what}; estimate what you need from draws of '
+                'sample(), or use method="exact".'
+            )
+
     def _von_mises_fisher(self, dtype: torch.dtype | None = None) -> VonMisesFisher:
-        loc = self.mode if dtype is None else self.mode.to(dtype)
+        loc = self._full(self.loc) if dtype is None else self._full(self.loc).to(dtype)
         precision = self.precision if dtype is None else self.precision.to(dtype)
         radius = row_norm(loc)
         concentration = (precision[..., :1] if precision.ndim else precision) * radius * radius
@@ -252,7 +311,13 @@ class FisherBingham(LatentDistribution):
         samples = shape.numel()
         if early_finish is None:
             early_finish = self._draw_device(generator).type == "cpu"
-        if early_finish:
+        if self.method == "shell":
+            scale = precision.rsqrt()
+            if early_finish:
+                y = draw_shell_early_finish(scale, unit, samples, generator)
+            else:
+                y = draw_shell_fixed_tries(scale, unit, samples, self._shell.tries, generator)
+        elif early_finish:
             proposal = build_proposal(precision, unit, self._plan.steps, self._bins_for(radius))
             y = draw_early_finish(proposal, samples, generator)
         else:
@@ -263,7 +328,7 @@ class FisherBingham(LatentDistribution):
         return y.reshape(self.dim, -1).T.reshape((*shape, *self.batch_shape, self.dim)).contiguous()
 
     def _draw_fused(self, shape: Size, generator: torch.Generator | None) -> Tensor | None:
-        if self._plan.isotropic or self.dim > MOST_FUSED_DIMENSIONS:
+        if self.method == "shell" or self._plan.isotropic or self.dim > MOST_FUSED_DIMENSIONS:
             return None
         from identica.distributions.triton_fisher_bingham import draw_fisher_bingham
 
@@ -271,6 +336,16 @@ class FisherBingham(LatentDistribution):
         return draw_fisher_bingham(shape, self.batch_shape, self.loc, self.precision, steps, tries, generator)
 
 
-def _require_precision(precision: Tensor) -> None:
+def _require_method(method: str) -> None:
+    if method not in get_args(Method):
+        raise ValueError(f'method of FisherBingham must be "exact" or "shell", not {method!r}.')
+
+
+def _require_precision(precision: Tensor, method: Method) -> None:
     valid = torch.isfinite(precision) & (precision >= 0)
     require_each(precision, valid, "precision of FisherBingham must be finite and not negative")
+    if method == "shell":
+        advice = ' For a free coordinate use method="exact".'
+        require_each(
+            precision, precision > 0, 'precision of FisherBingham must be positive with method="shell"', advice
+        )

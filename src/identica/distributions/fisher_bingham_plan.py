@@ -69,7 +69,7 @@ def make_plan(precision: Tensor, dtype: torch.dtype) -> SamplingPlan:
     glance = look(precision, squared_radius=highest)
     if glance.isotropic or precision.ndim != 1:
         return glance
-    unit = _hard_locations(precision)
+    unit = hard_locations(precision)
 
     def rates(squared_radius: float, bins: SpreadBins | None = None) -> Tensor:
         scaled = (squared_radius * precision)[:, None].expand_as(unit)
@@ -100,7 +100,7 @@ def _newton_steps(smallest: Tensor, largest: Tensor, squared_radius: float) -> i
     return max(1, round(0.5 * math.log2(worst))) if math.isfinite(worst) else BLIND_PLAN.steps
 
 
-def _hard_locations(precision: Tensor) -> Tensor:
+def hard_locations(precision: Tensor) -> Tensor:
     """Locations ``(d, m)`` among which acceptance is lowest: arcs between two coordinate axes.
 
     As for the Kantorovich inequality, the worst locations mix a loose and a tight coordinate. Coordinates

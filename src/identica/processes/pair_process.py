@@ -29,6 +29,7 @@ from identica.processes.parts import (
     moved_marginal,
     moved_mixing,
     space_of,
+    warn_of_close_negatives,
 )
 from identica.spaces import Space
 
@@ -233,3 +234,4 @@ class PairProcess:
                 check_conditional(conditional, name, z, self.marginal, generator)
         if self.mixing is not None:
             check_mixing(self.mixing, z[:4])
+        warn_of_close_negatives(self.conditional, self.negative_conditional, self.dim)

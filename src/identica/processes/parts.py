@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -15,6 +16,8 @@ from torch.types import Device
 from identica._numbers import whole_number
 from identica.distributions.base import LatentDistribution
 from identica.distributions.conditional import Conditional
+from identica.distributions.fisher_bingham import FisherBingham
+from identica.distributions.fisher_bingham_ratio import ratio_precision
 from identica.distributions.foreign import sample_with
 from identica.distributions.product import ProductDistribution
 from identica.distributions.supports import InBox, OnSphere
@@ -182,3 +185,13 @@ def check_mixing(mixing: Mixing, z: Tensor) -> None:
         )
     if not bool(torch.isfinite(x).all()):
         raise ValueError("The mixing returns NaN or infinite observations for latents drawn from the marginal.")
+
+
+def warn_of_close_negatives(conditional: ConditionalLike, negative: ConditionalLike | None, dim: int) -> None:
+    """Say so if hard negatives lie as close to their anchors as positives, which no similarity can match."""
+    both = (conditional, negative)
+    if all(isinstance(part, Conditional) and part.family is FisherBingham for part in both):
+        try:
+            ratio_precision(*both, dim)  # type: ignore[arg-type]
+        except ValueError as error:
+            warnings.warn(str(error), stacklevel=4)

@@ -71,13 +71,13 @@ def _has_latents(pairs: Any) -> bool:
 
 
 def _evaluated(pairs: Pairs, encode: Callable[[Tensor], Tensor]) -> Evaluation:
-    with _evaluation_mode(encode):
+    with evaluation_mode(encode):
         h = encode(pairs.x)
     return Evaluation(linear_r2(pairs.z, h), mcc(pairs.z, h), pairs.z, h)
 
 
 @contextmanager
-def _evaluation_mode(encode: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def evaluation_mode(encode: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Evaluation mode while it lasts; afterwards every submodule is as it was, also those someone froze."""
     modules = list(encode.modules()) if isinstance(encode, nn.Module) else []
     modes = [module.training for module in modules]

@@ -1,0 +1,241 @@
+"""The precision Λ̂ that a loss is smallest at, with standard errors: for given codes, by sampling pairs.
+
+Λ̂ is an M-estimator: it minimises the mean over independent batches of a loss of θ = log Λ̂. With g_b the gradient
+of batch b and H the Hessian of the expected loss, both at the minimum, the minimiser over k batches is
+asymptotically normal with the covariance H⁻¹ Cov(g) H⁻¹ / k, the sandwich. Items of a batch share their
+negatives and are not independent; batches are, so it is whole batches whose gradients are compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from identica._numbers import whole_number
+from identica._randomness import as_generator
+from identica.objectives import InfoNCE
+from identica.objectives.base import encode_pairs
+from identica.processes import PairProcess
+from identica.processes.optimal_loss import OptimalLoss
+from identica.similarities import Anisotropic
+from identica.training.evaluation import evaluation_mode
+
+Encode = Callable[[Tensor], Tensor]
+Codes = tuple[Tensor, Tensor, Tensor | None]
+
+#: Step in log Λ̂ of the central differences that make the Hessian out of gradients, which are in float64.
+_STEP = 1e-4
+#: Batches that the Hessian is averaged over: it needs fewer digits than the gradients, and costs 2d of them each.
+_HESSIAN_BATCHES = 8
+
+
+@dataclass(frozen=True)
+class PrecisionEstimate:
+    """Λ̂ with standard errors, from ``batches`` batches of ``n`` pairs; all in the order of the codes.
+
+    ``to_minimum`` is what one Newton step towards the minimum of these batches' loss would add to each entry: 0 where
+    Λ̂ was fitted to them, else how far training stopped short, known up to about ``standard_error``.
+    """
+
+    precision: tuple[float, ...]
+    standard_error: tuple[float, ...]
+    to_minimum: tuple[float, ...]
+    n: int
+    batches: int
+
+    def __repr__(self) -> str:
+        pairs = zip(self.precision, self.standard_error, strict=True)
+        shown = ", ".join(f"{value:.4g} ± {error:.2g}" for value, error in pairs)
+        return f"PrecisionEstimate({shown}, n={self.n}, batches={self.batches})"
+
+
+def precision_standard_errors(
+    process: PairProcess, encoder: Encode, objective: InfoNCE, n: int, batches: int = 32, seed: int = 0
+) -> PrecisionEstimate:
+    """Standard errors of a learned Λ̂, by the sandwich estimator on fresh pairs, the encoder fixed.
+
+    They say how much a Λ̂ that minimises the loss over ``batches`` batches of ``n`` pairs would scatter, whatever
+    the similarity leaves out (a sandwich assumes no right model), and shrink as 1/√batches.
+
+    What they leave out: the encoder was learned from pairs, too, and would have come out a little different with
+    others; and the optimiser stops near the minimum, not in it. ``to_minimum`` shows the latter: where it exceeds a few
+    standard errors, train longer or decay the learning rate of Λ̂. ``batches · n`` much smaller than the number of pairs
+    trained on makes these errors larger than those of Λ̂ itself.
+
+    Args:
+        process: draws the pairs; for an ensemble, one of its processes with the member of the loss that belongs to it.
+        encoder: from observations to codes, a module or any function; a module is put into evaluation mode meanwhile.
+        objective: InfoNCE with an Anisotropic similarity.
+        n: pairs in a batch; take that of training, as it decides how much the negatives say.
+        batches: at least two, and better four times as many as there are entries of Λ̂.
+        seed: chooses the pairs.
+
+    >>> from identica.distributions import Conditional, FisherBingham, SphereUniform
+    >>> process = PairProcess(SphereUniform(3), Conditional(FisherBingham, precision=(4.0, 8.0, 16.0)))
+    >>> truth = InfoNCE(Anisotropic(3, torch.tensor([4.0, 8.0, 16.0])))
+    >>> found = precision_standard_errors(process, lambda x: x, truth, n=256, batches=16)
+    >>> all(abs(step) < 4 * error for step, error in zip(found.to_minimum, found.standard_error))
+    True
+    """
+    problem = _Problem.of(process, encoder, objective, n, batches, seed)
+    return problem.estimate(_log_precision(objective))
+
+
+def best_precision(
+    process: PairProcess,
+    objective: InfoNCE,
+    n: int,
+    batches: int = 32,
+    seed: int = 0,
+    encoder: Encode | None = None,
+) -> PrecisionEstimate:
+    """The Λ̂ that minimises the loss over sampled pairs, the codes fixed: the true latents, unless given an encoder.
+
+    At the true latents this is where training with a perfect encoder would end: the true Λ for exact pairs and uniform
+    negatives (B, Thm 3.1), Λ⁺ − Λ⁻ for hard negatives (B, Cor. B.1), and something else where the pairs or
+    the negatives are not those of the theory, which is what it is for. Settings and starting point are
+    ``objective``'s, which is not changed; arguments and standard errors as in :func:`precision_standard_errors`.
+
+    >>> from identica.distributions import Conditional, FisherBingham, SphereUniform
+    >>> process = PairProcess(SphereUniform(3), Conditional(FisherBingham, precision=(4.0, 8.0, 16.0)))
+    >>> found = best_precision(process, InfoNCE(Anisotropic(3)), n=256, batches=16)
+    >>> [round(value) for value in found.precision]
+    [4, 8, 16]
+    """
+    problem = _Problem.of(*_seen(process, encoder), objective, n, batches, seed)
+    return problem.estimate(problem.minimiser(_log_precision(objective)))
+
+
+def precision_scan(
+    process: PairProcess,
+    objective: InfoNCE,
+    precisions: Sequence[float | Sequence[float]],
+    n: int,
+    batches: int = 8,
+    seed: int = 0,
+    encoder: Encode | None = None,
+) -> tuple[OptimalLoss, ...]:
+    """The loss at each of several Λ̂ (one number, or one per code) on the same pairs, as in B, Fig. 10A.
+
+    At the true latents, unless given an encoder. As the pairs are the same, differences between entries have far
+    smaller errors than the entries: compare ``per_batch`` with ``per_batch``.
+
+    >>> from identica.distributions import Conditional, FisherBingham, SphereUniform
+    >>> process = PairProcess(SphereUniform(3), Conditional(FisherBingham, precision=6.0))
+    >>> scan = precision_scan(process, InfoNCE(Anisotropic(3)), (3.0, 6.0, 12.0), n=256)
+    >>> scan[1].mean < min(scan[0].mean, scan[2].mean)
+    True
+    """
+    problem = _Problem.of(*_seen(process, encoder), objective, n, batches, seed)
+    values = [torch.as_tensor(value, dtype=torch.float64).expand(problem.dim) for value in precisions]
+    return tuple(OptimalLoss.of([problem.loss(codes, v.log())[0] for codes in problem.codes], n) for v in values)
+
+
+def _seen(process: PairProcess, encoder: Encode | None) -> tuple[PairProcess, Encode]:
+    """Without an encoder the codes are the latents themselves: the process without its mixing, in float64."""
+    if not isinstance(process, PairProcess):  # about which a sentence follows
+        return process, _itself
+    if encoder is not None:
+        return process, encoder
+    counts = {name: getattr(process, name) for name in ("negatives_per_anchor", "positives_per_anchor")}
+    negative = process.negative_conditional
+    bare = PairProcess(process.marginal, process.conditional, negative_conditional=negative, **counts)
+    return bare.to(dtype=torch.float64), _itself
+
+
+def _itself(x: Tensor) -> Tensor:
+    return x
+
+
+def _log_precision(objective: InfoNCE) -> Tensor:
+    similarity = objective.similarity
+    assert isinstance(similarity, Anisotropic)
+    return similarity.precision.detach().to("cpu", torch.float64).log()
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """The loss of fixed codes as a function of θ = log Λ̂, batch by batch, in float64."""
+
+    codes: list[Codes]
+    settings: dict[str, object]
+    dim: int
+    n: int
+
+    @staticmethod
+    def of(process: PairProcess, encoder: Encode, objective: InfoNCE, n: int, batches: int, seed: int) -> _Problem:
+        similarity = _checked(process, objective)
+        n, batches = whole_number(n, "n", least=2), whole_number(batches, "batches", least=2)
+        generator = as_generator(seed, process.device)
+        with torch.no_grad(), evaluation_mode(encoder):
+            drawn = [encode_pairs(encoder, process.sample(n, generator))[0] for _ in range(batches)]
+        codes = [tuple(None if h is None else h.double() for h in batch) for batch in drawn]
+        settings = objective.settings() | {"impl": "auto"}  # not every kernel computes in float64
+        return _Problem(codes, settings, similarity.dim, n)  # type: ignore[arg-type]
+
+    def loss(self, codes: Codes, theta: Tensor) -> tuple[float, Tensor]:
+        """Loss and gradient in θ: ``(), (d,)``."""
+        h, h_pos, h_neg = codes
+        similarity = Anisotropic(self.dim, theta.exp()).to(h.device)
+        value = InfoNCE(similarity, **self.settings)(h, h_pos, h_neg)  # type: ignore[arg-type]
+        (slope,) = torch.autograd.grad(value, similarity.log_precision)
+        return value.item(), slope.cpu()
+
+    def mean(self, theta: Tensor, batches: int | None = None) -> tuple[float, Tensor]:
+        """The same, averaged over the first ``batches`` batches."""
+        values, slopes = zip(*(self.loss(codes, theta) for codes in self.codes[:batches]), strict=True)
+        return sum(values) / len(values), torch.stack(slopes).mean(dim=0)
+
+    def hessian(self, theta: Tensor) -> Tensor:
+        """Second derivatives in θ, ``(d, d)``, by central differences of gradients."""
+        rows = []
+        for step in _STEP * torch.eye(self.dim, dtype=torch.float64):
+            above, below = (self.mean(theta + s, _HESSIAN_BATCHES)[1] for s in (step, -step))
+            rows.append((above - below) / (2.0 * _STEP))
+        matrix = torch.stack(rows)
+        return 0.5 * (matrix + matrix.T)
+
+    def minimiser(self, start: Tensor) -> Tensor:
+        """Where the mean loss is smallest: L-BFGS in θ, from ``start``."""
+
+        def value_and_slope(theta: object) -> tuple[float, object]:
+            value, slope = self.mean(torch.tensor(theta, dtype=torch.float64))
+            return value, slope.numpy()
+
+        # Within e^±20 everything is computable; an entry that runs away stops there.
+        options = {"gtol": 1e-8, "ftol": 1e-14, "maxiter": 200}
+        bounds = [(-20.0, 20.0)] * self.dim
+        found = minimize(value_and_slope, start.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        return torch.tensor(found.x, dtype=torch.float64)
+
+    def estimate(self, theta: Tensor) -> PrecisionEstimate:
+        """The sandwich at θ, and one Newton step from there."""
+        slopes = torch.stack([self.loss(codes, theta)[1] for codes in self.codes])
+        inverse = torch.linalg.pinv(self.hessian(theta), hermitian=True)
+        scatter = inverse @ torch.cov(slopes.T).reshape(self.dim, self.dim) @ inverse / len(slopes)
+        precision = theta.exp()
+        error = precision * scatter.diagonal().clamp_min(0.0).sqrt()
+        step = precision * torch.expm1((-inverse @ slopes.mean(dim=0)).clamp(-math.log(10.0), math.log(10.0)))
+        values, errors, steps = (tuple(v.tolist()) for v in (precision, error, step))
+        return PrecisionEstimate(values, errors, steps, self.n, len(slopes))
+
+
+def _checked(process: PairProcess, objective: InfoNCE) -> Anisotropic:
+    if not isinstance(process, PairProcess) or not isinstance(objective, InfoNCE):
+        raise TypeError(
+            "A precision is estimated for one PairProcess and one InfoNCE. For an ensemble take them one by one: "
+            "process.processes[i] with objective.members[i]."
+        )
+    if not isinstance(objective.similarity, Anisotropic):
+        raise ValueError(
+            f"This loss has no precision to estimate: its similarity is {objective.similarity!r}, not Anisotropic. Use "
+            "AnInfoNCE(dim), which is InfoNCE(Anisotropic(dim))."
+        )
+    if not bool((objective.similarity.precision > 0).all()):
+        raise ValueError("Entries of 0 in a fixed precision have no logarithm; start from positive ones.")
+    return objective.similarity

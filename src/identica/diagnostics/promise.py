@@ -1,0 +1,113 @@
+"""What the theorems promise for pairs of a given precision: single factors, or blocks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from identica.distributions.conditional import Conditional
+from identica.distributions.fisher_bingham_ratio import ratio_precision
+from identica.metrics.blocks import SAME, as_precision, precision_blocks
+from identica.objectives import EnsembleInfoNCE, InfoNCE
+from identica.processes import EnsembleProcess, PairProcess
+from identica.similarities import Anisotropic
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Up to which transformation the factors are identified, given enough data and a perfect minimum.
+
+    level: "permutation" if every factor is told apart from every other, else "block".
+    blocks: the factors that are not told apart from each other, from the highest precision to the lowest.
+    not_separated: the pairs of factors that no Λ separates; empty exactly for "permutation".
+    sentence: the same in words.
+    """
+
+    level: Literal["permutation", "block"]
+    blocks: tuple[tuple[int, ...], ...]
+    not_separated: tuple[tuple[int, int], ...]
+    sentence: str
+
+
+def promise(source: Any, tolerance: float = SAME) -> Promise:
+    """What minimising AnInfoNCE on pairs of this precision promises (B, Thm 3.1, Cor. B.1 and B.2, Rem. D.4).
+
+    With one Λ factors of equal precision come back as a block, up to a rotation. Several Λ, one for each process
+    of an ensemble, promise single factors if every two factors have different precisions in at least one of them.
+
+    Args:
+        source: Λ, ``(d,)``, or a list of several; or what has one: a PairProcess (with hard negatives: Λ⁺ − Λ⁻),
+            an EnsembleProcess, and, learned, an Anisotropic similarity, InfoNCE or EnsembleInfoNCE.
+        tolerance: up to which relative gap two precisions count as equal; 0.05 or so for learned ones.
+
+    >>> promise([5.0, 5.0, 25.0]).sentence
+    'Factors 0 and 1 have equal precision: they are identified as a block, up to a rotation. Every other factor is \
+identified up to its sign.'
+    >>> promise([[5.0, 5.0, 25.0], [5.0, 9.0, 5.0]]).level
+    'permutation'
+    """
+    precisions = _precisions(source)
+    for precision in precisions:
+        if not (precision > 0).all():
+            raise ValueError(
+                f"The theorem asks for positive precisions, not {precision.tolist()}: pairs say nothing about a factor "
+                "of precision 0."
+            )
+    blocks = precision_blocks(*precisions, tolerance=tolerance)
+    pairs = tuple(sorted(pair for block in blocks for pair in combinations(block, 2)))
+    level: Literal["permutation", "block"] = "block" if pairs else "permutation"
+    return Promise(level, blocks, pairs, _sentence(blocks, len(precisions)))
+
+
+def _sentence(blocks: tuple[tuple[int, ...], ...], count: int) -> str:
+    large = [block for block in blocks if len(block) > 1]
+    if not large:
+        who = "Every two factors differ in precision" + (f" in at least one of the {count} Λ" if count > 1 else "")
+        return f"{who}: every factor is identified, up to order and sign."
+    shown = "; factors ".join(_listed(block) for block in large)
+    where = f" in all {count} Λ" if count > 1 else ""
+    noun = "they are identified as a block" if len(large) == 1 else "they are identified as blocks"
+    rest = " Every other factor is identified up to its sign." if len(large) < len(blocks) else ""
+    return (
+        f"Factors {shown} have equal precision{where}: {noun}, up to a rotation{' of each' * (len(large) > 1)}.{rest}"
+    )
+
+
+def _listed(factors: Sequence[int]) -> str:
+    """As in "0 and 1", "0, 2 and 5" or "3 to 9"."""
+    first, last = factors[0], factors[-1]
+    if len(factors) > 2 and list(factors) == list(range(first, last + 1)):
+        return f"{first} to {last}"
+    return f"{', '.join(map(str, factors[:-1]))} and {last}"
+
+
+def _precisions(source: Any) -> list[Array]:
+    if isinstance(source, PairProcess):
+        if not isinstance(source.conditional, Conditional):
+            raise ValueError(
+                "The conditional is a function of the user's, whose precision is not known: pass Λ itself."
+            )
+        negative: Any = source.negative_conditional
+        return [as_precision(ratio_precision(source.conditional, negative, source.dim))]
+    if isinstance(source, EnsembleProcess):
+        return [precision for process in source.processes for precision in _precisions(process)]
+    if isinstance(source, EnsembleInfoNCE):
+        return [precision for similarity in source.similarities for precision in _precisions(similarity)]
+    if isinstance(source, InfoNCE):
+        return _precisions(source.similarity)
+    if isinstance(source, Anisotropic):
+        return [as_precision(source.precision)]
+    if isinstance(source, Tensor | np.ndarray):
+        return [as_precision(source)] if source.ndim < 2 else [as_precision(row) for row in source]
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        return [as_precision(row) for row in source] if source and np.ndim(source[0]) else [as_precision(source)]
+    raise TypeError(
+        f"A promise is about precisions: pass Λ, several of them, or a process or loss that has some, not {source!r}."
+    )
