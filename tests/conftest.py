@@ -20,6 +20,15 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(20260101)
 
 
+@pytest.fixture(scope="session")
+def compiler() -> None:
+    """Skips where torch.compile cannot compile anything, be it for want of a C++ compiler or for a space in a path."""
+    try:
+        torch.compile(lambda x: x.sin() + 1.0)(torch.zeros(64))
+    except Exception as error:
+        pytest.skip(f"torch.compile does not work here: {type(error).__name__}")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--list-statistical",

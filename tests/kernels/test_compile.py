@@ -15,7 +15,7 @@ IMPLEMENTATIONS = ["reference", "tiled", "triton"]
 @pytest.mark.slow  # torch.compile itself takes most of the time
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("impl", IMPLEMENTATIONS)
-def test_a_compiled_loss_is_the_loss(impl: str) -> None:
+def test_a_compiled_loss_is_the_loss(impl: str, compiler: None) -> None:
     if impl == "triton":
         pytest.importorskip("triton")
     device = "cuda" if impl == "triton" and torch.cuda.is_available() else "cpu"

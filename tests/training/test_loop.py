@@ -232,7 +232,7 @@ def test_precision_is_honoured_in_a_loop_of_ones_own(parts: Any) -> None:
 
 
 @pytest.mark.slow  # torch.compile itself takes most of the time
-def test_a_compiled_encoder_learns_the_same() -> None:
+def test_a_compiled_encoder_learns_the_same(compiler: None) -> None:
     runs = []
     for compiled in (False, True):
         laplace = idt.Conditional(idt.TruncatedLaplace, scale=0.1)
