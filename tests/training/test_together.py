@@ -217,3 +217,43 @@ def test_tensors_that_were_stacked_are_given_back() -> None:
     assert next(encoder.parameters()).untyped_storage().nbytes() * len(SEEDS) == whole
     together.advance()  # it no longer reaches this encoder
     assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())
+
+
+class Tied(torch.nn.Module):
+    """Two layers that share their weight, and one layer that is used twice."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.first = torch.nn.Linear(2, 2, dtype=torch.float64)
+        self.second = torch.nn.Linear(2, 2, dtype=torch.float64)
+        self.again = self.first
+        with torch.no_grad():
+            self.first.weight.copy_(torch.randn(2, 2, generator=generator))
+            self.first.bias.zero_()
+            self.second.bias.zero_()
+        self.second.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.again(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+def test_tied_parameters_stay_tied() -> None:
+    def states() -> list[idt.TrainState]:
+        return [
+            idt.TrainState.create(
+                Tied(seed), idt.InfoNCE(idt.LpSimilarity(1, 0.1)).double(), CONFIG, seed=seed, process=None
+            )
+            for seed in SEEDS
+        ]
+
+    processes = [make_parts(seed)[0].to(dtype=torch.float64) for seed in SEEDS]
+    alone, mapped = states(), states()
+    one, other = Together(processes, alone, CONFIG, mapped=False), Together(processes, mapped, CONFIG, mapped=True)
+    for _ in range(5):
+        one.advance()
+        other.advance()
+    for a, b in zip(alone, mapped, strict=True):
+        assert b.encoder.first.weight is b.encoder.second.weight
+        torch.testing.assert_close(b.encoder.first.weight, a.encoder.first.weight, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(b.encoder.second.bias, a.encoder.second.bias, rtol=1e-8, atol=1e-10)

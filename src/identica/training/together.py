@@ -88,11 +88,30 @@ def _stack(tensors: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([of_seed[name].detach() for of_seed in tensors]) for name in tensors[0]}
 
 
+def _places(model: nn.Module) -> dict[str, str]:
+    """Every place that holds a parameter or buffer, each once, with the first name of the tensor it holds.
+
+    A module that is there twice is one place, two modules that share a tensor are two. ``functional_call`` by itself
+    leaves a replaced tensor behind in a module that is there twice.
+    """
+    first: dict[int, str] = {}
+    places: dict[tuple[int, str], tuple[str, str]] = {}
+    for names in (model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)):
+        for name, tensor in names:
+            owner, _, last = name.rpartition(".")
+            known = first.setdefault(id(tensor), name)
+            places.setdefault((id(model.get_submodule(owner)), last), (name, known))
+    return dict(places.values())
+
+
 def _mapped(model: _Model, parameters: dict[str, Tensor], buffers: dict[str, Tensor], pairs: Any) -> Terms:
     """The terms of every seed, all ``(seeds,)``; in place of those of single items stand the losses."""
+    places = _places(model)
 
     def one(of_parameters: dict[str, Tensor], of_buffers: dict[str, Tensor], of_pairs: Any) -> tuple[Tensor, ...]:
-        result: tuple[Tensor, ...] = functional_call(model, (of_parameters, of_buffers), (of_pairs,))
+        tensors = of_parameters | of_buffers
+        placed = {place: tensors[name] for place, name in places.items()}
+        result: tuple[Tensor, ...] = functional_call(model, placed, (of_pairs,), tie_weights=False)
         return result
 
     terms: tuple[Tensor, ...] = vmap(one, randomness="different")(parameters, buffers, pairs)
@@ -166,9 +185,10 @@ class _Stacked:
             for name, parameter in model.named_parameters():
                 parameter.data = self.parameters[name].data[k]
                 parameter.grad = None
-            for name, _ in list(model.named_buffers()):
-                owner, _, last = name.rpartition(".")
-                model.get_submodule(owner)._buffers[last] = self.buffers[name][k]
+            for place, name in _places(model).items():
+                owner, _, last = place.rpartition(".")
+                if name in self.buffers:
+                    model.get_submodule(owner)._buffers[last] = self.buffers[name][k]
 
     def step(self) -> Callable[[], object]:
         """One step of all runs; on CUDA captured as one graph."""
