@@ -12,12 +12,13 @@ from scipy import integrate
 
 from identica.distributions import GeneralizedNormal, ProjectedNormal, TruncatedLaplace, VonMisesFisher
 from identica.encoders import MLPEncoder, ResidualEncoder
-from identica.experiments import Experiment, catalogue
+from identica.experiments import Experiment, catalogue, find
 from identica.experiments.budgets import BUDGETS, Budget, Recipe, find_budget
 from identica.experiments.catalogue import Row
 from identica.experiments.clica import FIGURE2, TABLE1, TABLE2
 from identica.experiments.clica_workshop import SYNTHETIC_AU
 from identica.experiments.laws import UNIFORM, Law, generalized_normal, laplace, normal, vmf
+from identica.experiments.loss_rows import LossRow
 from identica.experiments.parts import make_conditional, make_marginal, make_similarity, matched_temperature
 from identica.experiments.plan import Plan
 from identica.objectives import AlignUniform, InfoNCE
@@ -91,13 +92,39 @@ def test_what_does_not_fit_is_a_sentence(law: Law, space: str) -> None:
 
 @pytest.mark.parametrize("budget", ["smoke", "fast", "paper"])
 def test_every_row_of_every_experiment_can_be_planned(budget: str) -> None:
+    seen = set()
     for experiment in catalogue():
         for row in experiment.rows:
-            one = plan(experiment, row.number, budget)
-            pairs = one.process("contrastive", 0).sample(4, 0)
-            encoder = one.encoder("contrastive", 0)
-            assert one.objective("contrastive")(encoder(pairs.x), encoder(pairs.x_pos)).isfinite()
+            if isinstance(row, LossRow):  # many points differ by a number only, and the paper's encoders are large
+                kind = experiment.id, row.dim, row.models
+                if kind in seen or (budget == "paper" and row.dim > 20):
+                    continue
+                seen.add(kind)
+            one = experiment.plan(row, budget, "cpu")
+            one = replace(one, recipe=replace(one.recipe, candidates=20))
+            for model in one.trained:
+                pairs = one.process(model, 0).sample(4, 0)
+                assert one.objective(model).compute(one.encoder(model, 0), pairs).loss.isfinite()
             assert json.loads(json.dumps(one.config)) == one.config
+
+
+def test_the_hashes_in_the_ledgers_stay_what_they_are() -> None:
+    """Were they to change, every result there is would count as one of other settings and be trained again."""
+    first = TABLE1.plan(TABLE1.row("1"), "fast", "cuda")
+    assert first.config_hash == "bc07466a5cc85086"
+    assert first.model_hashes == {
+        "identity": "b62d445f2ca4a0bd",
+        "supervised": "970d6bcb113e995d",
+        "contrastive": "2d6a2e8915f827c0",
+    }
+    assert TABLE2.plan(TABLE2.row("8"), "paper", "cpu").config_hash == "c1c1060d39613afb"
+
+
+def test_rows_of_another_kind_are_not_planned() -> None:
+    with pytest.raises(TypeError, match="clica/table1 does not say how LossRow 3 is trained"):
+        TABLE1.plan(find("aninfonce/figure2").row("3"), "fast", "cpu")
+    with pytest.raises(TypeError, match="rows with losses, not a Row"):
+        find("aninfonce/figure2").plan(TABLE1.row("1"), "fast", "cpu")
 
 
 def test_the_papers_protocol_to_the_letter() -> None:

@@ -123,8 +123,8 @@ def test_fast_speaks_first_and_shows_all_rows(everything: Results) -> None:
 
 
 def test_an_experiment_without_receipts_is_there_as_not_run(everything: Results) -> None:
-    last = everything.sections[-1]
-    assert last.experiment.id == "clica-workshop/synthetic-au" and last.main.run == ()
+    last = next(one for one in everything.sections if one.experiment.id == "clica-workshop/synthetic-au")
+    assert last.main.run == ()
     assert len(last.main.shown) == 4 and last.main.author_hours is None
 
 
@@ -227,7 +227,7 @@ def test_links_at_a_glance_lead_to_headings(everything: Results) -> None:
     text = markdown(everything)
     named = {re.sub(r"[^a-z0-9 _-]", "", heading.lower()) for heading in re.findall(r"^## (.+)$", text, re.MULTILINE)}
     links = re.findall(r"\]\(#([^)]+)\)", text)
-    assert len(links) == 5 and set(links) <= named
+    assert len(links) == len(everything.sections) + 1 and set(links) <= named
 
 
 def test_text_from_receipts_cannot_break_the_text() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from identica.experiments import Experiment, Receipt, Row
+    from identica.experiments import Entry, Experiment, Receipt
 
 
 def catalog(
@@ -67,12 +67,12 @@ def _print_rows(experiment: Experiment) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from identica.experiments.catalogue import METRICS
+    from identica.experiments.catalogue import METRICS, model_name
 
     console = Console(highlight=False)
     console.print(f"{experiment.id}: {experiment.title} ({experiment.paper}; {METRICS[experiment.metric]} in percent)")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("Row", "Latents and pairs → model", "Theory", *map(str.capitalize, experiment.models)):
+    for heading in ("Row", "Latents and pairs → model", "Theory", *map(model_name, experiment.models)):
         table.add_column(heading, overflow="fold")
     for row in experiment.rows:
         table.add_row(row.number, row.label, row.theory, *_published(experiment, row))
@@ -80,8 +80,10 @@ def _print_rows(experiment: Experiment) -> None:
     for note in dict.fromkeys(row.note for row in experiment.rows if row.note):
         marked = ", ".join(row.number for row in experiment.rows if row.note == note)
         console.print(f"Row{'s' if ',' in marked else ''} {marked}: {note}.")
+    for claim in experiment.claims:
+        console.print(f"To be shown: {claim.says}.", markup=False)
 
 
-def _published(experiment: Experiment, row: Row) -> list[str]:
+def _published(experiment: Experiment, row: Entry) -> list[str]:
     figures = [row.published.get(model) for model in experiment.models]
-    return ["–" if figure is None else f"{figure.mean:.2f} ± {figure.sd:.2f}" for figure in figures]
+    return ["–" if figure is None else str(figure) for figure in figures]

@@ -88,6 +88,7 @@ def _print(experiment: Experiment, results: tuple[RowResult, ...], path: Path) -
         _print_curves(console, experiment, results)
     else:
         _print_table(console, results)
+    _print_claims(console, experiment, results)
     for result in results:
         for failure in result.failures:
             console.print(f"Row {result.row.number}, {failure}", markup=False)
@@ -109,17 +110,24 @@ def _print_table(console: Console, results: tuple[RowResult, ...]) -> None:
     for heading in ("Row", "Setting", "Model", "Ours", "Paper", "Verdict"):
         table.add_column(heading, no_wrap=heading not in ("Setting", "Verdict"))
     for result in results:
-        row = result.row
-        setting = [f"{row.space.capitalize()}, {row.marginal.label}", f"pairs {row.conditional.label}"]
-        setting.append(f"model {row.model_label}")
+        setting = result.row.setting
         if len(result.cells) < len(setting):
-            setting = [", ".join(setting)]
+            setting = (", ".join(setting), *[""] * (len(result.cells) - 1))
         for i, cell in enumerate(result.cells):
-            first = row.number if i == 0 else ""
+            first = result.row.number if i == 0 else ""
             table.add_row(first, setting[i], cell.model, _ours(cell), _paper(cell), _styled(cell.verdict))
         if len(result.cells) > 1:
             table.add_row(*[Text("")] * 6)
     console.print(table)
+
+
+def _print_claims(console: Console, experiment: Experiment, results: tuple[RowResult, ...]) -> None:
+    """What the figure must show, one sentence a line, with the number that decided it."""
+    from identica.experiments import claim_results
+
+    for one in claim_results(experiment, results):
+        said = "not enough results to tell" if one.found is None else f"{one.found.value:.4g}, {_styled(one.verdict)}"
+        console.print(f"{one.claim.says}: {said}")
 
 
 def _print_curves(console: Console, experiment: Experiment, results: tuple[RowResult, ...]) -> None:
@@ -157,7 +165,7 @@ def _ours(cell: Cell) -> str:
 
 
 def _paper(cell: Cell) -> str:
-    return "–" if cell.published is None else f"{cell.published.mean:.2f} ± {cell.published.sd:.2f}"
+    return "–" if cell.published is None else str(cell.published)
 
 
 def _styled(verdict: Verdict | None) -> str:

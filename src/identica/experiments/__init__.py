@@ -3,12 +3,15 @@
 What only reads (catalogue, ledger, verdicts) does not load torch.
 """
 
-from identica.experiments.catalogue import Experiment, Published, Row, catalogue, find
+from identica.experiments.catalogue import Entry, Experiment, Published, Row, catalogue, find
+from identica.experiments.claims import Claim
 from identica.experiments.ledger import append, ledger_path, read, read_folder
 from identica.experiments.receipt import Receipt
-from identica.experiments.verdicts import RowResult, Stat, Verdict, curve_results, results, row_result
+from identica.experiments.verdicts import RowResult, Stat, Verdict, claim_results, curve_results, results, row_result
 
 __all__ = [
+    "Claim",
+    "Entry",
     "Experiment",
     "Published",
     "Receipt",
@@ -18,6 +21,7 @@ __all__ = [
     "Verdict",
     "append",
     "catalogue",
+    "claim_results",
     "curve_results",
     "find",
     "ledger_path",

@@ -10,11 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from identica.experiments.catalogue import Row
+from identica.experiments.catalogue import DeviceKind, Row
 from identica.names import no_such
 from identica.training.config import Precision, Schedule
-
-DeviceKind = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,8 @@ class Recipe:
     anneal_from, anneal_to, anneal_until: the temperature is multiplied with a factor that falls from the first to the
         second over that part of the steps (:class:`~identica.similarities.Annealed`); 1 and 1 leave it alone.
     learn_bound: whether a box that codes live in learns its sides.
-    self_negatives: whether an anchor counts among its own negatives, as in the authors' code.
+    self_negatives, self_weight_to: whether an anchor counts among its own negatives, as in the authors' code, and what
+        its weight fades to over the part ``anneal_until`` of the steps; 1 leaves it alone.
     candidates: random matrices from which each layer of the mixing is chosen; the paper's 25,000.
     """
 
@@ -49,6 +48,7 @@ class Recipe:
     anneal_until: float = 0.8
     learn_bound: bool = True
     self_negatives: bool = False
+    self_weight_to: float = 1.0
     candidates: int = 25_000
     evaluations: int = 20
     evaluation_samples: int = 4096
@@ -106,14 +106,15 @@ def adapted_fast(recipe: Recipe, row: Row) -> Recipe:
     the matched one, β being the power of the pairs: the lighter their tails, the fewer negatives come near.
     Codes without bounds: temperature 1; they start small, where the kernel is wide, and grow by themselves.
     Two kinds of rows have too few negatives near any anchor even so and take the authors' self-pairs:
-    generalised normal pairs under their own kernel, and narrow pairs of latents without bounds.
+    generalised normal pairs under their own kernel, and narrow pairs of latents without bounds, where they fade.
     """
     if row.model_space == "sphere" or row.alpha is not None:
         return recipe
     width, power = row.conditional.width_and_power
-    own_kernel = row.conditional.family == row.model.family == "generalized_normal"
-    if own_kernel or (row.space == "unbounded" and width < 0.5):
+    if row.conditional.family == row.model.family == "generalized_normal":
         return replace(recipe, self_negatives=True, lr=2e-3)
+    if row.space == "unbounded" and width < 0.5:
+        return replace(recipe, self_negatives=True, self_weight_to=1e-3, lr=2e-3)
     if row.model_space == "box":
         return replace(recipe, learn_bound=False, anneal_from=5.0 * power, anneal_to=power)
     return replace(recipe, temperature="one")

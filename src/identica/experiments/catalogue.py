@@ -6,20 +6,27 @@ Nothing here imports torch: a catalogue can be listed, and results read and judg
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from identica.experiments.laws import Law
 from identica.names import no_such
 
+if TYPE_CHECKING:
+    from identica.experiments.claims import Claim
+    from identica.experiments.planning import BasePlan
+
 SpaceName = Literal["sphere", "box", "unbounded"]
 Theory = Literal["promises", "forbids", "silent"]
 Metric = Literal["r2", "mcc"]
-Model = Literal["identity", "supervised", "contrastive"]
+DeviceKind = Literal["cpu", "cuda"]
+Model = Literal["identity", "supervised", "contrastive", "aninfonce", "infonce", "ensemble", "tricl"]
 
 #: The columns of the papers' tables, in their order. Identity scores the observations themselves.
 MODELS: tuple[Model, ...] = ("identity", "supervised", "contrastive")
 METRICS: dict[Metric, str] = {"r2": "R²", "mcc": "MCC"}
+#: Models whose names are not just capitalised.
+_NAMES: dict[Model, str] = {"aninfonce": "AnInfoNCE", "infonce": "InfoNCE", "tricl": "TriCL"}
 PAPERS = {
     "A": "Zimmermann et al., Contrastive Learning Inverts the Data Generating Process (ICML 2021)",
     "W": "its workshop version",
@@ -29,11 +36,18 @@ PAPERS = {
 
 @dataclass(frozen=True)
 class Published:
-    """A figure as the paper prints it, in percent: mean ± standard deviation over so many seeds."""
+    """A figure as the paper prints it, in percent: mean ± standard deviation over so many seeds.
+
+    >>> str(Published(99.42, 0.05)), str(Published(99.7, seeds=1))
+    ('99.42 ± 0.05', '99.70')
+    """
 
     mean: float
-    sd: float
+    sd: float | None = None
     seeds: int = 5
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" + ("" if self.sd is None else f" ± {self.sd:.2f}")
 
 
 @dataclass(frozen=True)
@@ -45,16 +59,13 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of a table, or one point of a figure.
+class Entry:
+    """One line of a table, or one point of a figure, as far as readers need it; subclasses say what is trained.
 
     number: as the table is numbered; a letter after it marks another reading of the same line ("11b").
     space, marginal, conditional: where the latents live, p(z) and p(z̃|z).
-    model_space, model: the space of the codes, and the conditional q that the similarity stands for.
-    match: whether the setting meets every assumption of the theorem, as the paper marks it.
     theory: whether recovery is promised, forbidden, or neither.
     published: the paper's figures by model; empty where it prints none.
-    alpha: with a number, the objective is L_AU(alpha, p) in place of InfoNCE (W, Eq. 70).
     curve, x: for a point of a figure, which curve it is on and where.
     note: what a reader must know to compare.
     """
@@ -63,12 +74,9 @@ class Row:
     space: SpaceName
     marginal: Law
     conditional: Law
-    model_space: SpaceName
-    model: Law
-    match: bool = False
+    _: KW_ONLY
     theory: Theory = "silent"
     published: Mapping[Model, Published] = field(default_factory=dict)
-    alpha: float | None = None
     curve: str | None = None
     x: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
@@ -85,6 +93,40 @@ class Row:
 
     @property
     def model_label(self) -> str:
+        """What the model assumes."""
+        raise NotImplementedError
+
+    @property
+    def setting(self) -> tuple[str, ...]:
+        """The same in several short lines."""
+        return (
+            f"{self.space.capitalize()}, {self.marginal.label}",
+            f"pairs {self.conditional.label}",
+            f"model {self.model_label}",
+        )
+
+    @property
+    def models(self) -> tuple[Model, ...] | None:
+        """The models of this row alone; None where all rows of the table have the same."""
+        return None
+
+
+@dataclass(frozen=True)
+class Row(Entry):
+    """A line of paper A: codes in some space, compared by the law that they are assumed to follow.
+
+    model_space, model: the space of the codes, and the conditional q that the similarity stands for.
+    match: whether the setting meets every assumption of the theorem, as the paper marks it.
+    alpha: with a number, the objective is L_AU(alpha, p) in place of InfoNCE (W, Eq. 70).
+    """
+
+    model_space: SpaceName
+    model: Law
+    match: bool = False
+    alpha: float | None = None
+
+    @property
+    def model_label(self) -> str:
         """What the model assumes: ``Unbounded, Laplace``."""
         return f"{self.model_space.capitalize()}, {self.model.label}"
 
@@ -95,6 +137,7 @@ class Experiment:
 
     seeds: how many the paper averaged over, which is how many we train unless asked otherwise.
     trend: what the paper says of a figure whose numbers it does not print.
+    claims: the same as sentences that receipts bear out or not, each with its rule.
     cost: what the authors say a run took them.
     """
 
@@ -102,11 +145,12 @@ class Experiment:
     title: str
     paper: str
     metric: Metric
-    rows: tuple[Row, ...]
+    rows: tuple[Entry, ...]
     models: tuple[Model, ...] = MODELS
     seeds: int = 5
     dim: int = 10
     trend: str = ""
+    claims: tuple[Claim, ...] = ()
     cost: Cost | None = None
 
     def __post_init__(self) -> None:
@@ -115,7 +159,7 @@ class Experiment:
         if twice:
             raise ValueError(f"{self.id} has more than one row {twice[0]}.")
 
-    def row(self, number: str) -> Row:
+    def row(self, number: str) -> Entry:
         """The row of that number; a sentence if there is none."""
         for row in self.rows:
             if row.number == number:
@@ -123,12 +167,25 @@ class Experiment:
         known = ", ".join(row.number for row in self.rows)
         raise ValueError(f"{self.id} has no row '{number}'. Its rows are {known}.")
 
-    def select(self, numbers: Iterable[str] | None) -> tuple[Row, ...]:
+    def select(self, numbers: Iterable[str] | None) -> tuple[Entry, ...]:
         """The rows of those numbers in the table's order; all without numbers."""
         if numbers is None:
             return self.rows
         wanted = {self.row(number).number for number in numbers}
         return tuple(row for row in self.rows if row.number in wanted)
+
+    def models_of(self, row: Entry) -> tuple[Model, ...]:
+        """The models that are compared in one row."""
+        return self.models if row.models is None else row.models
+
+    def plan(self, row: Entry, budget: str, device: DeviceKind) -> BasePlan:
+        """What to train for a row. Needs torch; experiments of another kind of row have their own."""
+        from identica.experiments.budgets import find_budget
+        from identica.experiments.plan import Plan
+
+        if not isinstance(row, Row):
+            raise TypeError(f"{self.id} does not say how {type(row).__name__} {row.number} is trained.")
+        return Plan(self, row, budget, find_budget(budget).recipe(row, device))
 
     @property
     def curves(self) -> tuple[str, ...]:
@@ -146,6 +203,22 @@ def find(experiment_id: str, among: Iterable[Experiment] | None = None) -> Exper
 
 def catalogue() -> tuple[Experiment, ...]:
     """Every experiment there is."""
-    from identica.experiments import clica, clica_workshop
+    from identica.experiments import aninfonce, aninfonce_scaling, clica, clica_workshop
 
-    return (*clica.EXPERIMENTS, *clica_workshop.EXPERIMENTS)
+    return (
+        *clica.EXPERIMENTS,
+        *clica_workshop.EXPERIMENTS,
+        aninfonce.FIGURE2,
+        *aninfonce_scaling.EXPERIMENTS,
+        aninfonce.FIGURE11,
+        aninfonce.FIGURE12,
+    )
+
+
+def model_name(model: Model) -> str:
+    """As people write it.
+
+    >>> model_name("aninfonce"), model_name("supervised")
+    ('AnInfoNCE', 'Supervised')
+    """
+    return _NAMES.get(model, model.capitalize())

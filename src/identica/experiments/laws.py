@@ -8,11 +8,12 @@ distribution that is meant.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Family = Literal["uniform", "vmf", "normal", "laplace", "generalized_normal"]
+Family = Literal["uniform", "vmf", "normal", "laplace", "generalized_normal", "fisher_bingham"]
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,13 @@ class Law:
     scale: float | None = None
     concentration: float | None = None
     power: float | None = None
+    precision: tuple[float, ...] | None = None
 
     @property
     def label(self) -> str:
         """As the tables print it, in few letters."""
+        if self.precision is not None:
+            return f"Λ = {_runs(self.precision)}"
         name = {"uniform": "Uniform", "vmf": "vMF", "normal": "Normal", "laplace": "Laplace"}.get(self.family)
         if name is None:
             name = f"GenNorm β={self.power:g}" + ("" if self.scale is None else ",")
@@ -66,6 +70,19 @@ class Law:
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
+def _runs(values: tuple[float, ...]) -> str:
+    """Equal neighbours together, and many that are equally far apart by their ends.
+
+    >>> _runs((5.0, 5.0, 25.0, 25.0)), _runs((5.0, 10.0, 15.0, 20.0, 25.0))
+    ('5 ×2, 25 ×2', '5 … 25')
+    """
+    gaps = [b - a for a, b in itertools.pairwise(values)]
+    if len(gaps) > 2 and gaps[0] != 0 and all(math.isclose(gap, gaps[0]) for gap in gaps):
+        return f"{values[0]:g} … {values[-1]:g}"
+    counted = [(value, len(list(group))) for value, group in itertools.groupby(values)]
+    return ", ".join(f"{value:g}" if count == 1 else f"{value:g} ×{count}" for value, count in counted)
+
+
 UNIFORM = Law("uniform")
 
 
@@ -87,3 +104,12 @@ def laplace(scale: float | None = None) -> Law:
 def generalized_normal(power: float, scale: float | None = None) -> Law:
     """Density ∝ exp(−(|d|/λ)^β) per coordinate."""
     return Law("generalized_normal", scale, power=float(power))
+
+
+def fisher_bingham(*precision: float) -> Law:
+    """Density ∝ exp(−½ dᵀΛd) on the sphere with the diagonal Λ = ``precision``, one number for each dimension.
+
+    >>> fisher_bingham(*[5] * 5, *[25] * 5).label
+    'Λ = 5 ×5, 25 ×5'
+    """
+    return Law("fisher_bingham", precision=tuple(map(float, precision)))

@@ -1,18 +1,15 @@
-"""One row under one recipe, ready to train: every part for every seed, and the settings as plain data."""
+"""One row of paper A under one recipe: every part for every seed, and the settings as plain data."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
 
 from identica.encoders import MLPEncoder, ResidualEncoder
 from identica.encoders.base import Encoder
-from identica.experiments.budgets import Recipe
-from identica.experiments.catalogue import Experiment, Model, Row
+from identica.experiments.catalogue import Model, Row
 from identica.experiments.laws import normal
 from identica.experiments.parts import (
     make_conditional,
@@ -22,30 +19,24 @@ from identica.experiments.parts import (
     matched_temperature,
     power_of,
 )
-from identica.mixing import InvertibleMLP
+from identica.experiments.planning import MIXING, BasePlan, mixing_of
+from identica.gradual import Gradual
 from identica.objectives import AlignUniform, InfoNCE, Objective, Supervised
 from identica.processes import PairProcess
 from identica.similarities import Annealed
 from identica.spaces import Box, Space
 from identica.training import TrainConfig, derive_seed
 
-#: Settings that change what is seen of a run, not what comes out of it.
-_WATCHING = ("eval_every", "eval_samples", "checkpoint_every")
 #: Identity and supervised look at anchors alone. Their pairs come from this law in every row, so that rows with
 #: the same latents share them to the bit.
 _UNUSED_PAIRS = normal(0.05)
-#: The paper's mixing (A, Sec. A.3).
-_MIXING: dict[str, Any] = {"layers": 3, "negative_slope": 0.2}
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to train for one row. Every seed has its own mixing, weights and data."""
+class Plan(BasePlan):
+    """What to train for one row of paper A."""
 
-    experiment: Experiment
     row: Row
-    budget: str
-    recipe: Recipe
 
     # -- the parts
 
@@ -56,7 +47,7 @@ class Plan:
         return PairProcess(
             make_marginal(row.marginal, row.space, dim),
             make_conditional(row.conditional if contrastive else _UNUSED_PAIRS, row.space),
-            _mixing(dim, self.recipe.candidates, seed),
+            mixing_of(dim, self.recipe.candidates, seed),
             positives_per_anchor=self.recipe.positives_per_anchor if contrastive else 1,
         )
 
@@ -96,7 +87,10 @@ class Plan:
         first, last = self.recipe.anneal_from, self.recipe.anneal_to
         if (first, last) != (1.0, 1.0):
             similarity = Annealed(similarity, first, last, self.recipe.anneal_until)
-        return InfoNCE(similarity, self_negatives=self.recipe.self_negatives)
+        own: bool | Gradual = self.recipe.self_negatives
+        if own and self.recipe.self_weight_to != 1.0:
+            own = Gradual(1.0, self.recipe.self_weight_to, self.recipe.anneal_until)
+        return InfoNCE(similarity, self_negatives=own)
 
     def train_config(self, model: Model) -> TrainConfig:
         """The training settings of a model."""
@@ -113,35 +107,17 @@ class Plan:
             precision=recipe.precision,
         )
 
-    def seed(self, model: Model, seed: int) -> int:
-        """The seed of a model's data."""
-        return derive_seed(seed, f"{model} training")
-
     @property
     def trained(self) -> tuple[Model, ...]:
         """The models that need training, the contrastive one first: it tells most about the time needed."""
         return tuple(model for model in ("contrastive", "supervised") if model in self.experiment.models)
 
-    # -- as plain data
+    def loss_label(self, model: Model) -> str:
+        """The law that the similarity stands for."""
+        return "supervised" if model == "supervised" else self.row.model.label
 
-    @functools.cached_property
-    def config(self) -> dict[str, Any]:
-        """Every setting, ready for JSON. What differs between seeds is derived from the seed and not in it."""
-        return {**self._latents, **{model: self._model_config(model) for model in self.trained}}
-
-    @functools.cached_property
-    def config_hash(self) -> str:
-        """Equal for equal settings, on whatever device. How often one looks on does not count."""
-        return _hash(self.config)
-
-    @functools.cached_property
-    def model_hashes(self) -> dict[Model, str]:
-        """For each model a hash of all that it depends on: rows in which it is equal share that model.
-
-        Identity depends on latents and mixing alone; supervised on the encoder and its training as well;
-        contrastive also on the pairs and the loss.
-        """
-        return {model: _hash({**self._latents, "model": self._model_config(model)}) for model in self.experiment.models}
+    # -- as plain data: identity depends on latents and mixing alone; supervised on the encoder and its training as
+    # -- well; contrastive also on the pairs and the loss
 
     @property
     def _latents(self) -> dict[str, Any]:
@@ -149,7 +125,7 @@ class Plan:
             "space": self.row.space,
             "marginal": self.row.marginal.to_dict(),
             "dim": self.experiment.dim,
-            "mixing": {**_MIXING, "candidates": self.recipe.candidates},
+            "mixing": {**MIXING, "candidates": self.recipe.candidates},
             "evaluation_samples": self.recipe.evaluation_samples,
         }
 
@@ -165,19 +141,3 @@ class Plan:
             data["conditional"] = self.row.conditional.to_dict()
             data["positives_per_anchor"] = self.recipe.positives_per_anchor
         return json.loads(json.dumps(data))
-
-
-@functools.lru_cache(maxsize=16)
-def _mixing(dim: int, candidates: int, seed: int) -> InvertibleMLP:
-    """The mixing of one seed: half a second to draw, so kept."""
-    return InvertibleMLP(dim, seed=derive_seed(seed, "mixing"), candidates=candidates, **_MIXING)
-
-
-def _without_watching(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {name: _without_watching(value) for name, value in data.items() if name not in _WATCHING}
-    return data
-
-
-def _hash(data: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(_without_watching(data), sort_keys=True).encode()).hexdigest()[:16]

@@ -12,11 +12,11 @@ import torch
 
 from identica._numbers import whole_number
 from identica.experiments import ledger
-from identica.experiments.budgets import DeviceKind, find_budget
-from identica.experiments.catalogue import Experiment, Model, catalogue
+from identica.experiments.budgets import find_budget
+from identica.experiments.catalogue import DeviceKind, Experiment, Model, catalogue
 from identica.experiments.folders import RunFolders
 from identica.experiments.pace import Work
-from identica.experiments.plan import Plan
+from identica.experiments.planning import BasePlan
 from identica.experiments.progress import TableProgress
 from identica.experiments.provenance import choose_device, commit, device_name, versions
 from identica.experiments.receipt import Receipt
@@ -31,7 +31,7 @@ Folder = str | os.PathLike[str]
 class Task:
     """One row and the seeds of it that are still to be done."""
 
-    plan: Plan
+    plan: BasePlan
     seeds: tuple[int, ...]
 
 
@@ -71,11 +71,10 @@ def reproduce(
 
 def make_plans(
     experiment: Experiment, rows: Iterable[str] | None, budget: str, device: torch.device
-) -> tuple[Plan, ...]:
+) -> tuple[BasePlan, ...]:
     """The chosen rows with the recipes of this budget on this device."""
     kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
-    spend = find_budget(budget)
-    return tuple(Plan(experiment, row, budget, spend.recipe(row, kind)) for row in experiment.select(rows))
+    return tuple(experiment.plan(row, budget, kind) for row in experiment.select(rows))
 
 
 class _Work:
@@ -84,7 +83,7 @@ class _Work:
     def __init__(
         self,
         experiment: Experiment,
-        plans: Sequence[Plan],
+        plans: Sequence[BasePlan],
         seeds: Sequence[int],
         out: Path,
         have: Sequence[Path],
@@ -105,7 +104,7 @@ class _Work:
         paths = [*(ledger.ledger_path(folder, self.experiment.id) for folder in self.have), self.path]
         return tuple(receipt for path in dict.fromkeys(paths) for receipt in ledger.read(path))
 
-    def missing(self, plan: Plan, receipts: Iterable[Receipt]) -> tuple[int, ...]:
+    def missing(self, plan: BasePlan, receipts: Iterable[Receipt]) -> tuple[int, ...]:
         """The seeds of a row that no receipt has."""
         if self.force:
             return tuple(self.seeds)
@@ -124,7 +123,7 @@ class _Work:
                 for name in ids:
                     self.pool.fill(ledger.read(ledger.ledger_path(folder, name)))
 
-    def lacking(self, plan: Plan, model: Model, seeds: Sequence[int]) -> tuple[int, ...]:
+    def lacking(self, plan: BasePlan, model: Model, seeds: Sequence[int]) -> tuple[int, ...]:
         """The seeds for which a model has to be trained."""
         return tuple(seed for seed in seeds if self.pool.get(plan.model_hashes[model], seed) is None)
 
@@ -184,7 +183,7 @@ class _Work:
                 self.folders.forget(name)
         return True
 
-    def _train(self, plan: Plan, model: Model, seeds: Sequence[int], progress: TableProgress) -> None:
+    def _train(self, plan: BasePlan, model: Model, seeds: Sequence[int], progress: TableProgress) -> None:
         """Train a model for these seeds and put it into the pool."""
         if not seeds:
             return
@@ -194,10 +193,10 @@ class _Work:
         self.pool.add(plan.model_hashes[model], trained)
         progress.end()
 
-    def _write(self, plan: Plan, seeds: Sequence[int]) -> None:
+    def _write(self, plan: BasePlan, seeds: Sequence[int]) -> None:
         """One receipt for each seed, from what is in the pool."""
         for seed in seeds:
-            found = {model: self.pool.get(plan.model_hashes[model], seed) for model in self.experiment.models}
+            found = {model: self.pool.get(plan.model_hashes[model], seed) for model in plan.models}
             if "identity" in found and found["identity"] is None:
                 found["identity"] = score_identity(plan, seed, self.device)
             known = {model: result for model, result in found.items() if result is not None}
@@ -205,8 +204,8 @@ class _Work:
             ledger.append(self.path, receipt)
             self.pool.fill([receipt])  # from here on it is shared with this row
 
-    def _receipt(self, plan: Plan, seed: int, found: dict[Model, ModelResult]) -> Receipt:
-        config = plan.train_config("contrastive")
+    def _receipt(self, plan: BasePlan, seed: int, found: dict[Model, ModelResult]) -> Receipt:
+        config = plan.train_config(plan.trained[0])
         failures = [f"{model}: {result.failed}" for model, result in found.items() if result.failed]
         return Receipt(
             experiment=self.experiment.id,

@@ -16,10 +16,10 @@ from torch import nn
 
 from identica.experiments.catalogue import Model
 from identica.experiments.pace import Work
-from identica.experiments.plan import Plan
+from identica.experiments.planning import BasePlan, Measured
 from identica.experiments.receipt import Receipt
 from identica.objectives import Objective
-from identica.processes import PairProcess
+from identica.processes import EnsembleProcess, PairProcess
 from identica.training import (
     Callback,
     CheckpointError,
@@ -85,7 +85,7 @@ class Pool:
 
 
 def train_seeds(
-    processes: Sequence[PairProcess],
+    processes: Sequence[PairProcess | EnsembleProcess],
     encoders: Sequence[nn.Module],
     objectives: Sequence[Objective],
     config: TrainConfig,
@@ -118,14 +118,13 @@ def train_seeds(
     return tuple(run if run.diverged is None else TrainingDiverged(run.diverged) for run in runs)
 
 
-def work_of(plan: Plan, model: Model, seeds: int) -> Work:
+def work_of(plan: BasePlan, model: Model, seeds: int) -> Work:
     """The steps that :func:`train_seeds` will take, each for all seeds, for the progress bar."""
-    objective = "supervised" if model == "supervised" else plan.row.model.label
-    return Work(f"{objective}, {seeds} seeds", plan.train_config(model).steps, model == "supervised")
+    return Work(f"{plan.loss_label(model)}, {seeds} seeds", plan.train_config(model).steps, model == "supervised")
 
 
 def train_model(
-    plan: Plan, model: Model, seeds: Sequence[int], *, device: torch.device, folder: Path, callback: Callback
+    plan: BasePlan, model: Model, seeds: Sequence[int], *, device: torch.device, folder: Path, callback: Callback
 ) -> dict[int, ModelResult]:
     """Train and score a model for each seed, continuing from the checkpoints in ``folder``."""
     started = _Started()
@@ -140,7 +139,7 @@ def train_model(
             device=device,
             out=folder / f"seeds-{'-'.join(map(str, seeds))}",
             resume=True,
-            callbacks=[started, callback],
+            callbacks=[started, callback, *plan.watchers(model, seeds, device)],
         )
 
     try:
@@ -167,7 +166,7 @@ class _Started(Callback):
 
 
 def _result(
-    plan: Plan, model: Model, seed: int, run: TrainingRun | TrainingDiverged, device: torch.device, together: int
+    plan: BasePlan, model: Model, seed: int, run: TrainingRun | TrainingDiverged, device: torch.device, together: int
 ) -> ModelResult:
     """``run.seconds`` are those of all seeds trained together: each has its share."""
     info: dict[str, Any] = {"hash": plan.model_hashes[model]}
@@ -177,41 +176,51 @@ def _result(
     info |= {"steps": run.step, "seconds": round(seconds, 3), "trained_together": together}
     info["curve"] = learning_curve(run.history)
     try:
-        return _scored(_evaluated(plan, model, seed, run, device), info, seconds)
+        evaluation = _evaluated(plan, model, seed, run, device)
+        return _scored(evaluation, info, seconds, plan.measured(model, seed, run, evaluation, device))
     except ValueError as error:  # codes without a score, such as infinite ones: not a reason to stop the others
         return ModelResult({}, {}, info | {"failed": str(error)}, seconds)
 
 
-def score_identity(plan: Plan, seed: int, device: torch.device) -> ModelResult:
+def score_identity(plan: BasePlan, seed: int, device: torch.device) -> ModelResult:
     """The observations themselves, scored as if they were the code."""
     begin = time.monotonic()
     evaluation = _evaluated(plan, "identity", seed, lambda x: x, device)
     return _scored(evaluation, {"hash": plan.model_hashes["identity"]}, time.monotonic() - begin)
 
 
-def _evaluated(plan: Plan, model: Model, seed: int, encode: Any, device: torch.device) -> Evaluation:
+def _evaluated(plan: BasePlan, model: Model, seed: int, encode: Any, device: torch.device) -> Evaluation:
     process = plan.process(model, seed).to(device, torch.get_default_dtype())
     source = derive_seed(seed, f"{model} evaluation")
     return evaluate(process, encode, plan.recipe.evaluation_samples, generator=source, device=device)
 
 
-def _scored(evaluation: Evaluation, info: dict[str, Any], seconds: float) -> ModelResult:
-    if not all(math.isfinite(score) for score in evaluation.scores.values()):
+def _scored(
+    evaluation: Evaluation, info: dict[str, Any], seconds: float, measured: Measured | None = None
+) -> ModelResult:
+    measured = Measured() if measured is None else measured
+    scores = {**evaluation.scores, **measured.scores}
+    if not all(math.isfinite(score) for score in scores.values()):
         raise ValueError("The scores are not finite, as those of codes that are constant.")
-    per_dimension = {
-        name: [_rounded(value) for value in score.per_dimension]
-        for name, score in (("r2", evaluation.r2), ("mcc", evaluation.mcc))
-    }
-    return ModelResult(evaluation.scores, per_dimension, info, seconds)
+    per_dimension = {"r2": evaluation.r2.per_dimension, "mcc": evaluation.mcc.per_dimension, **measured.per_dimension}
+    rounded = {name: [_rounded(value) for value in values] for name, values in per_dimension.items()}
+    return ModelResult(scores, rounded, {**info, **measured.info}, seconds)
 
 
 def learning_curve(history: Sequence[Record]) -> dict[str, list[Any]]:
-    """The evaluations of a run as lists: step, r2, mcc, loss (None before the first step)."""
-    return {
-        "step": [record.step for record in history],
-        **{name: [_rounded(record.scores.get(name)) for record in history] for name in ("r2", "mcc")},
-        "loss": [_rounded(record.terms.get("loss")) for record in history],
-    }
+    """The evaluations of a run as lists: step, r2, mcc, other scores, loss (None before the first step).
+
+    What a watcher added as terms "name/0", "name/1", …, such as the entries of Λ̂, is "name": a list for each step.
+    """
+    scores = dict.fromkeys(["r2", "mcc", *(name for record in history for name in record.scores)])
+    several = dict.fromkeys(name for record in history for name in record.terms if "/" in name)
+    curve: dict[str, list[Any]] = {"step": [record.step for record in history]}
+    curve |= {name: [_rounded(record.scores.get(name)) for record in history] for name in scores}
+    curve["loss"] = [_rounded(record.terms.get("loss")) for record in history]
+    for vector in dict.fromkeys(name.partition("/")[0] for name in several):
+        entries = [name for name in several if name.partition("/")[0] == vector]
+        curve[vector] = [[_rounded(record.terms.get(name)) for name in entries] for record in history]
+    return curve
 
 
 def _rounded(value: float | None) -> float | None:

@@ -12,10 +12,10 @@ import math
 import numpy as np
 from scipy import integrate, special
 
-from identica.experiments.catalogue import Row
+from identica.experiments.catalogue import Entry
 
 
-def transported_mass(row: Row, dim: int) -> float:
+def transported_mass(row: Entry, dim: int) -> float:
     """The mass for the row's marginal, between 0 and 1.
 
     >>> from identica.experiments.clica import FIGURE2

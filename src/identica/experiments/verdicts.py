@@ -10,7 +10,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from identica.experiments.catalogue import Experiment, Model, Published, Row
+from identica.experiments.catalogue import Entry, Experiment, Model, Published
+from identica.experiments.claims import Claim, Found
 from identica.experiments.receipt import Receipt
 
 #: A mean this far below the paper's figure still reproduces it; in points, like everything here.
@@ -68,7 +69,7 @@ class Cell:
 class RowResult:
     """One row under one budget: its cells, and the receipts they come from (one for each seed)."""
 
-    row: Row
+    row: Entry
     budget: str
     cells: tuple[Cell, ...]
     receipts: tuple[Receipt, ...]
@@ -96,10 +97,19 @@ class CurveResult:
     verdict: Verdict | None
 
 
+@dataclass(frozen=True)
+class ClaimResult:
+    """One sentence about a figure, the number that decided it, and whether it holds; None without results."""
+
+    claim: Claim
+    found: Found | None
+    verdict: Verdict | None
+
+
 # The rule
 
 
-def judge(row: Row, model: Model, ours: Stat | None) -> Verdict | None:
+def judge(row: Entry, model: Model, ours: Stat | None) -> Verdict | None:
     """The verdict of one cell of a table; None without a result or without anything to compare it with."""
     published = row.published.get(model)
     if ours is None:
@@ -111,20 +121,20 @@ def judge(row: Row, model: Model, ours: Stat | None) -> Verdict | None:
         return _unpublished(row, model, ours)
     if model == "identity":
         return _agreement(ours, published)
-    if model == "contrastive" and row.theory == "silent" and published.mean < LOW:
+    unpromised = model == "infonce" or (model == "contrastive" and row.theory == "silent")
+    if unpromised and published.mean < LOW:
         return Verdict("as it falls", None)  # nobody recovered it and nobody says one could
     if ours.mean >= published.mean - TOLERANCE - _ROUNDING:
         return Verdict("reproduced", True)
     return Verdict(f"short by {published.mean - ours.mean:.2f}", False)
 
 
-def _unpublished(row: Row, model: Model, ours: Stat) -> Verdict | None:
+def _unpublished(row: Entry, model: Model, ours: Stat) -> Verdict | None:
     """Without a published figure only a promise of the theory can be kept or broken."""
     if model != "contrastive" or row.curve is not None:
         return None
     if row.theory == "promises":
-        holds = ours.mean >= RECOVERED
-        return Verdict("trend holds" if holds else "trend does not hold", holds)
+        return _trend(ours.mean >= RECOVERED)
     return Verdict("as it falls", None)
 
 
@@ -139,11 +149,11 @@ def pooled_deviation(ours: Stat, published: Published) -> float:
     >>> pooled_deviation(Stat(50.0, 3.0, 5), Published(51.0, 4.0, 5))
     3.5355339059327378
     """
-    sd = 0.0 if ours.sd is None else ours.sd
+    sd, theirs = ours.sd or 0.0, published.sd or 0.0
     freedom = ours.seeds - 1 + published.seeds - 1
     if freedom == 0:
-        return published.sd
-    return math.sqrt(((ours.seeds - 1) * sd**2 + (published.seeds - 1) * published.sd**2) / freedom)
+        return theirs
+    return math.sqrt(((ours.seeds - 1) * sd**2 + (published.seeds - 1) * theirs**2) / freedom)
 
 
 def judge_curve(points: Sequence[tuple[float, float]], reference: float) -> Verdict | None:
@@ -157,7 +167,7 @@ def judge_curve(points: Sequence[tuple[float, float]], reference: float) -> Verd
         return None
     stays, collapses = min(far_out) >= HIGH, ordered[-1][1] < COLLAPSED
     if stays and collapses:
-        return Verdict("trend holds", True)
+        return _trend(True)
     why = [] if stays else [f"{min(far_out):.2f} where it should stay above {HIGH:g}"]
     why += [] if collapses else [f"still {ordered[-1][1]:.2f} at the far end"]
     return Verdict(f"trend does not hold: {', '.join(why)}", False)
@@ -166,11 +176,11 @@ def judge_curve(points: Sequence[tuple[float, float]], reference: float) -> Verd
 # From receipts to results
 
 
-def row_result(experiment: Experiment, row: Row, receipts: Iterable[Receipt], budget: str) -> RowResult:
+def row_result(experiment: Experiment, row: Entry, receipts: Iterable[Receipt], budget: str) -> RowResult:
     """What the receipts say about one row under one budget; see :func:`comparable` for which are taken."""
     chosen = comparable(experiment.id, row.number, receipts, budget)
     cells = []
-    for model in experiment.models:
+    for model in experiment.models_of(row):
         values = [receipt.scores[model][experiment.metric] for receipt in chosen if model in receipt.scores]
         ours = Stat.of(values) if values else None
         cells.append(Cell(model, ours, row.published.get(model), judge(row, model, ours)))
@@ -198,6 +208,21 @@ def curve_results(experiment: Experiment, rows: Iterable[RowResult]) -> tuple[Cu
         verdict = judge_curve(known, points[0].row.conditional.tightness) if known else None
         curves.append(CurveResult(name, points, verdict))
     return tuple(curves)
+
+
+def claim_results(experiment: Experiment, rows: Iterable[RowResult]) -> tuple[ClaimResult, ...]:
+    """What an experiment claims, read against the results."""
+    receipts = {result.row.number: result.receipts for result in rows}
+    judged = []
+    for claim in experiment.claims:
+        found = claim.found(receipts)
+        verdict = None if found is None else _trend(found.holds)
+        judged.append(ClaimResult(claim, found, verdict))
+    return tuple(judged)
+
+
+def _trend(holds: bool) -> Verdict:
+    return Verdict("trend holds" if holds else "trend does not hold", holds)
 
 
 def comparable(experiment_id: str, number: str, receipts: Iterable[Receipt], budget: str) -> tuple[Receipt, ...]:

@@ -10,6 +10,7 @@ from identica.experiments.catalogue import METRICS, PAPERS, Model, Published
 from identica.experiments.transport import transported_mass
 from identica.experiments.verdicts import CurveResult
 from identica.report.results import NO_SCORE, NOT_RUN, Block, Results, Section, hours_text, seconds_text
+from identica.report.results_losses import HEADINGS, found_text, table_rows, unjudged
 
 #: The first words of every such file, by which we know that it may be written over.
 MARK = "<!-- Made by `identica report`"
@@ -75,7 +76,8 @@ def _section(section: Section) -> list[str]:
     parts = [f"## {_heading(section.main)}\n"]
     told = f"{experiment.title}. {experiment.paper}, {METRICS[experiment.metric]} in percent."
     if experiment.trend:
-        told += f" The paper prints no numbers; what it describes: {experiment.trend}."
+        numbers = "few numbers" if any(row.published for row in experiment.rows) else "no numbers"
+        told += f" The paper prints {numbers}; what it describes: {experiment.trend}."
     parts.append(told + "\n")
     for block in section.blocks:
         parts += _block(block)
@@ -93,6 +95,8 @@ def _block(block: Block) -> list[str]:
     if block.experiment.curves:
         for curve in block.curves:
             parts += _curve(block, curve)
+    elif block.experiment.claims:
+        parts += _claimed(block)
     else:
         parts += _tables(block)
     parts += [f"- {escape(remark)}" for remark in block.remarks]
@@ -114,6 +118,20 @@ def _tables(block: Block) -> list[str]:
         ]
         parts.append(table(["Row", *columns], rows))
     return parts
+
+
+def _claimed(block: Block) -> list[str]:
+    """What a figure must show, and its numbers."""
+    claims = [
+        (
+            one.claim.says,
+            found_text(one.found.value) if one.found else "–",
+            one.verdict.text if one.verdict else unjudged(block),
+        )
+        for one in block.claims
+    ]
+    parts = [table(("To be shown", "Found", "Verdict"), claims, right=(1,))]
+    return [*parts, table(HEADINGS, table_rows(block), right=(9, 10, 11))] if block.run else parts
 
 
 def _contrastive(result: RowResult) -> tuple[str, ...]:
@@ -163,7 +181,7 @@ def ours(result: RowResult, model: Model) -> str:
 
 def paper(published: Published | None) -> str:
     """The paper's figure as it prints it."""
-    return "–" if published is None else f"{published.mean:.2f} ± {published.sd:.2f}"
+    return "–" if published is None else str(published)
 
 
 def trend_of(curve: CurveResult) -> str:

@@ -10,9 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from identica.experiments import Experiment, Receipt, RowResult, Verdict, catalogue, curve_results, results
+from identica.experiments import (
+    Experiment,
+    Receipt,
+    RowResult,
+    Verdict,
+    catalogue,
+    claim_results,
+    curve_results,
+    results,
+)
 from identica.experiments.budgets import BUDGETS
-from identica.experiments.verdicts import CurveResult
+from identica.experiments.catalogue import MODELS
+from identica.experiments.verdicts import ClaimResult, CurveResult
 from identica.report.receipts import usable
 
 #: Budgets in the order of a report; others follow by name.
@@ -66,6 +76,11 @@ class Block:
         return curve_results(self.experiment, self.rows)
 
     @property
+    def claims(self) -> tuple[ClaimResult, ...]:
+        """What the figure must show."""
+        return claim_results(self.experiment, self.rows)
+
+    @property
     def receipts(self) -> tuple[Receipt, ...]:
         """Those that the numbers come from: one for each run, that is, row and seed."""
         return tuple(receipt for result in self.rows for receipt in result.receipts)
@@ -93,9 +108,13 @@ class Block:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What is said of the contrastive model: for each row of a table, for each curve of a figure."""
-        cells = [result["contrastive"].verdict for result in self.rows if "contrastive" in self.experiment.models]
-        found = [curve.verdict for curve in self.curves] if self.experiment.curves else cells
+        """What is said of the contrastive models: for each row of a table, each curve and each claim of a figure."""
+        if self.experiment.curves:
+            found = [curve.verdict for curve in self.curves]
+        else:
+            judged = {"contrastive", *(model for model in self.experiment.models if model not in MODELS)}
+            found = [cell.verdict for result in self.rows for cell in result.cells if cell.model in judged]
+        found += [claim.verdict for claim in self.claims]
         return tuple(verdict for verdict in found if verdict is not None)
 
     @property

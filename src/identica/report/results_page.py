@@ -16,6 +16,7 @@ from identica.report.page import render
 from identica.report.receipts import Point, learning_curve
 from identica.report.results import Block, Results, hours_text, seconds_text
 from identica.report.results_charts import FigurePoint, Pair, Spent, comparison, figure, learning, spent_chart
+from identica.report.results_losses import HEADINGS, found_text, panels, table_rows, unjudged
 
 #: What every such page carries in its head, by which we know that it may be written over.
 MARK = '<meta name="generator" content="identica report">'
@@ -51,6 +52,11 @@ def results_page(results: Results, notes: Sequence[str] = ()) -> str:
         comparison=_comparison,
         curves=_curves,
         learning=_learning,
+        panels=lambda block: [(title, Markup(chart)) for title, chart in panels(block)],
+        loss_headings=HEADINGS,
+        loss_rows=table_rows,
+        found=found_text,
+        unjudged=unjudged,
     )
 
 
@@ -99,7 +105,7 @@ def _comparison(block: Block) -> Markup | None:
     pairs = []
     for result in block.shown:
         published = result.row.published.get("contrastive")
-        figures = None if published is None else (published.mean, published.sd)
+        figures = None if published is None else (published.mean, published.sd or 0.0)
         pairs.append(Pair(result.row.number, _scores(result, "contrastive", block.experiment.metric), figures))
     if not block.run or all(pair.published is None for pair in pairs):
         return None

@@ -1,0 +1,150 @@
+"""What a figure without printed numbers must show: sentences, each with the rule by which receipts bear it out.
+
+A rule compares means over seeds, in the units of the receipt (fractions for scores, nats for losses, steps). Claims are
+data of an experiment; :func:`identica.experiments.verdicts.claim_results` reads them against receipts.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from identica.experiments.catalogue import Model
+from identica.experiments.receipt import Receipt
+
+#: The receipts of each row that has some, by its number.
+Receipts = Mapping[str, Sequence[Receipt]]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One score of one model, as receipts hold it: ``Quantity("aninfonce", "style_r2")``."""
+
+    model: Model
+    score: str
+
+    def of(self, receipts: Iterable[Receipt]) -> list[float]:
+        """Of each seed that has it."""
+        found = [receipt.scores.get(self.model, {}).get(self.score) for receipt in receipts]
+        return [value for value in found if value is not None]
+
+    def mean(self, receipts: Iterable[Receipt]) -> float | None:
+        """Over the seeds that have it; None if none has."""
+        known = self.of(receipts)
+        return statistics.fmean(known) if known else None
+
+    def spread(self, receipts: Iterable[Receipt]) -> float | None:
+        """Standard deviation over the seeds that have it; None for fewer than two."""
+        known = self.of(receipts)
+        return statistics.stdev(known) if len(known) > 1 else None
+
+
+@dataclass(frozen=True)
+class Found:
+    """Whether a claim holds, and the number that decided it."""
+
+    holds: bool
+    value: float
+
+
+@dataclass(frozen=True)
+class Claim(abc.ABC):
+    """``says``: the sentence. ``rows``: the numbers of those it is about, in the order of the figure."""
+
+    says: str
+    rows: tuple[str, ...]
+
+    @abc.abstractmethod
+    def found(self, receipts: Receipts) -> Found | None:
+        """None while a row it is about has no result."""
+
+    def _means(self, quantity: Quantity, receipts: Receipts) -> list[float] | None:
+        means = [quantity.mean(receipts.get(number, ())) for number in self.rows]
+        known = [mean for mean in means if mean is not None]
+        return known if len(known) == len(means) else None
+
+
+@dataclass(frozen=True)
+class AtLeast(Claim):
+    """In every row the quantity is at least ``bound``; found is the smallest."""
+
+    quantity: Quantity
+    bound: float
+
+    def found(self, receipts: Receipts) -> Found | None:
+        """The smallest of the rows' means."""
+        means = self._means(self.quantity, receipts)
+        return None if means is None else Found(min(means) >= self.bound, min(means))
+
+
+@dataclass(frozen=True)
+class AtMost(Claim):
+    """In every row the quantity is at most ``bound``; found is the largest."""
+
+    quantity: Quantity
+    bound: float
+
+    def found(self, receipts: Receipts) -> Found | None:
+        """The largest of the rows' means."""
+        means = self._means(self.quantity, receipts)
+        return None if means is None else Found(max(means) <= self.bound, max(means))
+
+
+@dataclass(frozen=True)
+class Above(Claim):
+    """In every row the quantity exceeds ``other`` by at least ``margin``; found is the smallest lead."""
+
+    quantity: Quantity
+    other: Quantity
+    margin: float = 0.0
+
+    def found(self, receipts: Receipts) -> Found | None:
+        """The smallest difference of the rows' means."""
+        ours, theirs = self._means(self.quantity, receipts), self._means(self.other, receipts)
+        if ours is None or theirs is None:
+            return None
+        lead = min(a - b for a, b in zip(ours, theirs, strict=True))
+        return Found(lead >= self.margin, lead)
+
+
+@dataclass(frozen=True)
+class Steadier(Claim):
+    """In every row the quantity spreads less over the seeds than ``other``; found is the smallest difference.
+
+    Spread is the standard deviation; a single seed has none.
+    """
+
+    quantity: Quantity
+    other: Quantity
+
+    def found(self, receipts: Receipts) -> Found | None:
+        """How much more the other spreads, in the row where that is least."""
+        leads = []
+        for number in self.rows:
+            ours, theirs = (one.spread(receipts.get(number, ())) for one in (self.quantity, self.other))
+            if ours is None or theirs is None:
+                return None
+            leads.append(theirs - ours)
+        return Found(min(leads) > 0, min(leads))
+
+
+@dataclass(frozen=True)
+class Rises(Claim):
+    """From row to row the quantity does not fall by more than ``slack``, and it ends above where it starts.
+
+    Found is the smallest rise from one row to the next.
+    """
+
+    quantity: Quantity
+    slack: float = 0.0
+
+    def found(self, receipts: Receipts) -> Found | None:
+        """The smallest step from one row's mean to the next."""
+        means = self._means(self.quantity, receipts)
+        if means is None or len(means) < 2:
+            return None
+        smallest = min(b - a for a, b in itertools.pairwise(means))
+        return Found(smallest >= -self.slack and means[-1] > means[0], smallest)

@@ -1,0 +1,233 @@
+"""Figures that compare losses on pairs of a known precision: their numbers as a table, and their panels as SVG."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Literal
+
+from identica.diagnostics.theory import Curve, Line
+from identica.experiments import Receipt, RowResult
+from identica.experiments.catalogue import Model, model_name
+from identica.experiments.claims import Quantity
+from identica.experiments.loss_rows import LossExperiment, LossRow, Plot
+from identica.report.receipts import Point, is_number, learning_curve
+from identica.report.results import NO_SCORE, NOT_RUN, Block, seconds_text
+from identica.report.theory_charts import curve_chart
+
+HEADINGS = ("Row", "Pairs", "Loss", "R²", "Paper", "Content", "Style", "MCC", "Λ̂", "Off by", "Above minimum", "Seconds")
+_Group = tuple[str, str, Literal["line", "dashed"]]
+#: What is drawn over time: name, score, kind of line. Without blocks there is neither content nor style.
+_GROUPS: tuple[_Group, ...] = (("content", "content_r2", "line"), ("style", "style_r2", "dashed"))
+_WHOLE: tuple[_Group, ...] = (("all factors", "r2", "line"),)
+
+
+def table_rows(block: Block) -> Iterator[tuple[str, ...]]:
+    """A line for each row and loss, as the headings say; scores in percent, the loss in nats."""
+    for result in block.shown:
+        for place, cell in enumerate(result.cells):
+            row, receipts = result.row, result.receipts
+            none = NO_SCORE if receipts else NOT_RUN
+            yield (
+                row.number if place == 0 else "",
+                _pairs(result) if place == 0 else "",
+                row.losses[cell.model].label if isinstance(row, LossRow) else model_name(cell.model),
+                none if cell.ours is None else f"{cell.ours} ({cell.ours.seeds})",
+                "" if cell.published is None else str(cell.published),
+                *(_percent(receipts, cell.model, score) for score in ("content_r2", "style_r2", "mcc")),
+                _learned(result, cell.model),
+                _percent(receipts, cell.model, "precision_error", " %"),
+                _mean(receipts, cell.model, "excess_loss", ".4f"),
+                seconds_text(result.seconds) if place == 0 and receipts else "",
+            )
+
+
+def found_text(value: float) -> str:
+    """The number that decided a claim: ``0.99714``.
+
+    >>> found_text(0.997141), found_text(1234.4)
+    ('0.99714', '1234')
+    """
+    return f"{value:.5f}" if abs(value) < 10 else f"{value:.0f}"
+
+
+def unjudged(block: Block) -> str:
+    """Why a sentence has no verdict."""
+    return "not enough results" if block.run else NOT_RUN
+
+
+def _pairs(result: RowResult) -> str:
+    return result.row.process_label
+
+
+def _mean(receipts: Sequence[Receipt], model: Model, score: str, form: str) -> str:
+    mean = Quantity(model, score).mean(receipts)
+    return "" if mean is None else f"{mean:{form}}"
+
+
+def _percent(receipts: Sequence[Receipt], model: Model, score: str, unit: str = "") -> str:
+    mean = Quantity(model, score).mean(receipts)
+    return "" if mean is None else f"{100 * mean:.2f}{unit}"
+
+
+# Λ̂
+
+
+def precisions(result: RowResult, model: Model, kind: int = 0) -> list[tuple[float, float]]:
+    """(Λ, Λ̂) in the order of size, Λ̂ averaged over the seeds; empty where there is none, or no single truth."""
+    row = result.row
+    if not isinstance(row, LossRow) or (len(row.precisions) > 1 and not row.losses[model].own):
+        return []
+    name = "precision" if kind == 0 else f"precision {kind + 1}"
+    truth = sorted(row.precisions[kind])
+    found = []
+    for receipt in result.receipts:
+        values = receipt.per_dimension.get(model, {}).get(name, [])
+        known = sorted(value for value in values if value is not None and is_number(value))
+        if len(known) == len(truth):
+            found.append(known)
+    return list(zip(truth, map(statistics.fmean, zip(*found, strict=True)), strict=True)) if found else []
+
+
+def _learned(result: RowResult, model: Model) -> str:
+    """``4.98 … 4.99, 25.02 … 25.13 (± 0.02)``: the range of each block of equal precision, and the standard error.
+
+    The error is the mean over entries and seeds. For a learned temperature, that.
+    """
+    kinds = len(result.row.precisions) if isinstance(result.row, LossRow) else 0
+    said = []
+    temperatures = _entries(result, model, "temperature")
+    if temperatures:
+        return f"τ = {statistics.fmean(temperatures):.4f}"
+    for kind in range(kinds):
+        blocks = groupby(precisions(result, model, kind), key=lambda pair: pair[0])
+        ranges = [[value for _, value in block] for _, block in blocks]
+        if len(ranges) > 3:
+            ranges = [[value for values in ranges for value in values]]
+        errors = _entries(result, model, "precision_standard_error" + ("" if kind == 0 else f" {kind + 1}"))
+        error = f" (± {statistics.fmean(errors):.2g})" if errors and ranges else ""
+        said.append(", ".join(_range(values) for values in ranges) + error)
+    return "; ".join(text for text in said if text)
+
+
+def _entries(result: RowResult, model: Model, name: str) -> list[float]:
+    """The numbers of that name of all dimensions and seeds."""
+    lists = [receipt.per_dimension.get(model, {}).get(name, []) for receipt in result.receipts]
+    return [value for values in lists for value in values if value is not None and is_number(value)]
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    return low if low == high else f"{low} … {high}"
+
+
+# Pictures
+
+
+def panels(block: Block) -> list[tuple[str, str]]:
+    """Captions and pictures: the experiment's plots, Λ̂ against Λ, and the detail over time."""
+    experiment = block.experiment
+    if not isinstance(experiment, LossExperiment) or not block.run:
+        return []
+    drawn = [(plot.title, _plot(block, plot)) for plot in experiment.plots]
+    curves = [(title, curve) for title, curve in drawn if curve is not None]
+    scatter = _precision_scatter(block)
+    if scatter is not None:
+        curves.append((scatter.title, scatter))
+    for result in block.run:
+        if result.row.number in experiment.details:
+            curves += [(curve.title, curve) for curve in (*_over_time(result), *_similarities(result))]
+    return [(title, curve_chart(curve)) for title, curve in curves]
+
+
+def _plot(block: Block, plot: Plot) -> Curve | None:
+    rows = [result for result in block.run if plot.shows(result.row.x)]
+    groups: dict[float | None, list[RowResult]] = {}
+    for result in rows:
+        groups.setdefault(None if plot.by is None else result.row.x.get(plot.by), []).append(result)
+    lines = []
+    for value, group in groups.items():
+        prefix = "" if value is None else f"{plot.by} {value:g}, "
+        for name, quantity in plot.lines:
+            points = [(result.row.x[plot.x], quantity.mean(result.receipts)) for result in group]
+            known = sorted((x, y) for x, y in points if y is not None)
+            if known:
+                lines.append(Line(f"{prefix}{name}", tuple(known), "dashed" if name.endswith("style") else "line"))
+    return Curve(plot.title, plot.x, plot.y, tuple(lines), log_x=True, log_y=plot.y != "R²") if lines else None
+
+
+def _precision_scatter(block: Block) -> Curve | None:
+    lines, everything = [], []
+    for model in block.experiment.models:
+        pairs = [
+            pair
+            for result in block.run
+            for kind in range(len(result.row.precisions) if isinstance(result.row, LossRow) else 0)
+            if model in (result.row.models or ())
+            for pair in precisions(result, model, kind)
+        ]
+        if pairs:
+            everything += [value for pair in pairs for value in pair if value > 0]
+            lines.append(Line(model_name(model), tuple(pairs), "dots"))
+    if not lines:
+        return None
+    ends = min(everything), max(everything)
+    truth = Line("the truth", ((ends[0], ends[0]), (ends[1], ends[1])), "dashed")
+    return Curve("Λ̂ against Λ", "Λ", "Λ̂, mean over seeds", (*lines, truth), log_x=True, log_y=True)
+
+
+def _over_time(result: RowResult) -> list[Curve]:
+    """Content and style, the loss with its minimum, and Λ̂, of the first seed, by step."""
+    if not result.receipts:
+        return []
+    receipt, where = result.receipts[0], f"{result.row.conditional.label}, seed {result.receipts[0].seed}"
+    scores, losses, entries = [], [], []
+    for model in result.row.models or ():
+        name = model_name(model)
+        for group, score, kind in _GROUPS if _has_blocks(result) else _WHOLE:
+            if points := learning_curve(receipt, model, score):
+                scores.append(Line(f"{name}, {group}", tuple(points), kind))
+        if points := learning_curve(receipt, model, "loss"):
+            losses.append(Line(name, tuple(points)))
+            floor: Any = receipt.models[model].get("minimal_loss")
+            if is_number(floor) and len(losses) == 1:
+                losses.append(Line("minimum", ((points[0][0], floor), (points[-1][0], floor)), "dashed"))
+        entries += [Line("", line) for line in _entries_by_step(receipt, model)]
+    found = (
+        Curve(f"R² over time, {where}", "step", "R²", tuple(scores)),
+        Curve(f"The loss over time, {where}", "step", "loss in nats", tuple(losses)),
+        Curve(f"Λ̂ over time, {where}", "step", "Λ̂", tuple(entries)),
+    )
+    return [curve for curve in found if curve.lines]
+
+
+def _has_blocks(result: RowResult) -> bool:
+    return isinstance(result.row, LossRow) and any(len(set(precision)) > 1 for precision in result.row.precisions)
+
+
+def _similarities(result: RowResult) -> list[Curve]:
+    """Densities of the cosines of positives and negatives at the end, of the first seed."""
+    receipt, lines = result.receipts[0], []
+    for model in result.row.models or ():
+        info: Any = receipt.models.get(model, {}).get("similarities")
+        for name, kind in (("positives", "line"), ("negatives", "dashed")):
+            density = info.get(name) if isinstance(info, Mapping) else None
+            if isinstance(density, list) and density and all(map(is_number, density)):
+                middles = [-1.0 + (2.0 * k + 1.0) / len(density) for k in range(len(density))]
+                points = tuple(zip(middles, density, strict=True))
+                lines.append(Line(f"{model_name(model)}, {name}", points, "dashed" if kind == "dashed" else "line"))
+    where = f"{result.row.conditional.label}, seed {receipt.seed}"
+    return [Curve(f"Similarities of codes, {where}", "cosine", "density", tuple(lines))] if lines else []
+
+
+def _entries_by_step(receipt: Receipt, model: Model) -> list[tuple[Point, ...]]:
+    """(step, entry) for each entry of Λ̂; empty if the receipt has none."""
+    info: Any = receipt.models.get(model)
+    curve: Any = info.get("curve") if isinstance(info, Mapping) else None
+    steps, rows = (curve.get("step"), curve.get("precision")) if isinstance(curve, Mapping) else (None, None)
+    if not (isinstance(steps, list) and isinstance(rows, list)):
+        return []
+    known = [(step, row) for step, row in zip(steps, rows, strict=False) if is_number(step) and isinstance(row, list)]
+    count = min((len(row) for _, row in known), default=0)
+    return [tuple((step, row[k]) for step, row in known if is_number(row[k])) for k in range(count)]

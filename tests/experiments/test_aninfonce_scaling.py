@@ -1,0 +1,49 @@
+"""Figures 4 and 9 of paper B: points on a grid, each with its own batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from identica.experiments.aninfonce_scaling import FIGURE4, FIGURE9, point
+from identica.experiments.loss_plan import LossPlan
+from identica.experiments.loss_rows import LossExperiment, LossRow
+from identica.objectives import InfoNCE
+from identica.similarities import DotProduct
+
+
+@pytest.mark.parametrize("experiment", [FIGURE4, FIGURE9], ids=lambda experiment: experiment.id)
+def test_coordinates_are_those_of_the_pairs_and_of_the_recipe(experiment: LossExperiment) -> None:
+    for row in experiment.rows:
+        assert isinstance(row, LossRow) and row.dim == row.x["dimension"]
+        assert set(row.conditional.precision or ()) == {row.x["precision"]}
+        assert row.losses["infonce"].temperature == pytest.approx(1.0 / row.x["precision"])
+        assert row.recipes["fast"]["batch_size"] == row.recipes["paper"]["batch_size"] == row.x["batch"]
+
+
+def test_the_grids() -> None:
+    assert len(FIGURE9.rows) == 9 * 5 and {row.x["precision"] for row in FIGURE9.rows} == {75.0}
+    assert len(FIGURE4.rows) == 4 * 5 + 3 * 5 + 1
+    assert max(row.x["batch"] for row in FIGURE4.rows) == 262_144
+    first, second = FIGURE4.plots
+    assert sum(first.shows(row.x) for row in FIGURE4.rows) == 21
+    assert sum(second.shows(row.x) for row in FIGURE4.rows) == 20
+
+
+def test_batch_and_steps_follow_the_budget_and_smoke_has_one_for_all() -> None:
+    row = point(10, 75.0, 16_384)
+    plans = {budget: FIGURE4.plan(row, budget, "cuda") for budget in ("smoke", "fast", "paper")}
+    configs = {budget: plan.train_config("infonce") for budget, plan in plans.items()}
+    assert (configs["fast"].batch_size, configs["fast"].steps) == (16_384, 5000)
+    assert (configs["paper"].batch_size, configs["paper"].steps) == (16_384, 500_000)
+    assert configs["smoke"].batch_size < 1000
+    other = point(10, 75.0, 256)
+    assert FIGURE4.plan(other, "smoke", "cuda").model_hashes == plans["smoke"].model_hashes
+    assert FIGURE4.plan(other, "fast", "cuda").model_hashes != plans["fast"].model_hashes
+
+
+def test_points_of_both_figures_are_shared_and_the_temperature_matches_the_pairs() -> None:
+    one, other = (figure.plan(figure.row("d20-p75-b1024"), "fast", "cuda") for figure in (FIGURE4, FIGURE9))
+    assert one.model_hashes == other.model_hashes and isinstance(one, LossPlan)
+    objective = one.objective("infonce")
+    assert isinstance(objective, InfoNCE) and isinstance(objective.similarity, DotProduct)
+    assert objective.similarity.temperature == pytest.approx(1 / 75)

@@ -1,0 +1,139 @@
+"""Figures that compare losses: their claims, numbers and panels, from made-up receipts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from identica.experiments import Receipt, catalogue, find
+from identica.experiments.loss_rows import LossExperiment, LossRow
+from identica.report.markdown import markdown
+from identica.report.results import Block, gather
+from identica.report.results_losses import HEADINGS, panels, precisions, table_rows
+from identica.report.results_page import results_page
+
+FIGURE2 = find("aninfonce/figure2")
+
+
+def made_up(row: LossRow, seed: int, **changes: Any) -> Receipt:
+    """As training might have left it: AnInfoNCE finds everything, InfoNCE loses the style."""
+    scores: dict[str, dict[str, float]] = {}
+    per_dimension: dict[str, dict[str, list[float | None]]] = {}
+    models: dict[str, dict[str, Any]] = {}
+    for model in row.models:
+        good = model == "aninfonce"
+        style = 0.998 if good else 0.02
+        scores[model] = {"r2": (0.999 + style) / 2, "mcc": 0.995, "content_r2": 0.999, "style_r2": style}
+        scores[model] |= {"within_r2": 0.99, "excess_loss": 0.004 if good else 2.5}
+        curve: dict[str, Any] = {"step": [0, 10], "content_r2": [0.5, 0.999], "style_r2": [0.5, style]}
+        curve |= {"loss": [None, 3.0], "r2": [0.5, 0.9], "mcc": [0.4, 0.9]}
+        if good:
+            found = [value * (1.002 + 0.002 * seed) for value in reversed(row.precisions[0])]
+            scores[model]["precision_error"] = 0.002 + 0.002 * seed
+            per_dimension[model] = {"precision": [*found], "precision_standard_error": [0.03] * len(found)}
+            curve["precision"] = [[1.0] * len(found), found]
+        elif row.losses["infonce"].learned:
+            per_dimension[model] = {"temperature": [0.125]}
+        models[model] = {"hash": model, "curve": curve, "minimal_loss": 2.9}
+        models[model]["similarities"] = {"positives": [0.0, 0.5, 1.5], "negatives": [0.5, 1.0, 0.5]}
+    data: dict[str, Any] = {"experiment": FIGURE2.id, "row": row.number, "x": dict(row.x), "seed": seed}
+    data |= {"budget": "fast", "scores": scores, "per_dimension": per_dimension, "models": models, "config": {}}
+    data |= {"config_hash": "abc", "steps": 20_000, "batch": 4096, "seconds": 40.0, "device": "H200"}
+    return Receipt(**(data | {"precision": "tf32"} | changes))
+
+
+@pytest.fixture(scope="module")
+def receipts() -> list[Receipt]:
+    return [made_up(row, seed) for row in FIGURE2.rows if isinstance(row, LossRow) for seed in range(3)]
+
+
+def block_of(receipts: list[Receipt]) -> Block:
+    return next(one.main for one in gather(receipts).sections if one.experiment.id == FIGURE2.id)
+
+
+def test_claims_are_judged_and_counted(receipts: list[Receipt]) -> None:
+    block = block_of(receipts)
+    assert len(block.claims) == len(FIGURE2.claims) and all(one.verdict and one.verdict.good for one in block.claims)
+    assert block.tally == "2 reproduced, 8 trends hold"
+    some = block_of([one for one in receipts if one.row in ("1", "2", "3")])
+    assert [one.verdict is None for one in some.claims].count(True) == 4
+    bad = [made_up(FIGURE2.row("3"), 0, scores={"aninfonce": {"r2": 0.9, "precision_error": 0.3}})]  # type: ignore[arg-type]
+    assert "1 short, 1 trend does not hold" in block_of(bad).tally
+
+
+def test_the_text_has_the_claims_and_a_line_for_each_loss(receipts: list[Receipt]) -> None:
+    text = markdown(gather(receipts)).split("## aninfonce/figure2\n")[1].split("\n## ")[0]
+    assert "The paper prints few numbers" in text
+    assert re.search(r"every entry of Λ̂ is within 1 % of the truth +\| 0.00400 \| trend holds", text)
+    (line,) = [line for line in text.splitlines() if line.startswith("| 3 ")]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[:3] == ["3", "S⁹, Λ = 5 ×5, 25 ×5", "AnInfoNCE"] and cells[3:5] == ["99.85 ± 0.00 (3)", "99.70"]
+    assert cells[5:8] == ["99.90", "99.80", "99.50"] and cells[8] == "5.02, 25.10 (± 0.03)"
+    assert cells[9:12] == ["0.40 %", "0.0040", "120"]
+    assert "| τ = 0.1250 " in text and text.count("InfoNCE, τ = 1 ") == 8
+
+
+def test_rows_without_receipts_say_so() -> None:
+    block = block_of([])
+    rows = list(table_rows(block))
+    assert len(rows) == 18 and all(len(row) == len(HEADINGS) and row[3] == "not run" for row in rows)
+    assert panels(block) == []
+    text = markdown(gather([])).split("## aninfonce/figure2\n")[1].split("\n## ")[0]
+    assert "### Not run" in text and "loses style" in text and "| linear" not in text  # empty lines help nobody
+    failed = made_up(FIGURE2.row("1"), 0, scores={}, per_dimension={}, models={})  # type: ignore[arg-type]
+    assert next(table_rows(block_of([failed])))[3] == "no score"
+
+
+def test_precisions_are_compared_in_order_of_size_and_averaged(receipts: list[Receipt]) -> None:
+    result = next(one for one in block_of(receipts).rows if one.row.number == "3")
+    pairs = precisions(result, "aninfonce")
+    assert [truth for truth, _ in pairs] == [5.0] * 5 + [25.0] * 5
+    assert [value for _, value in pairs] == pytest.approx([5.0 * 1.004] * 5 + [25.0 * 1.004] * 5)
+    assert precisions(result, "infonce") == []
+
+
+def test_panels_show_content_and_style_precisions_and_the_detail_over_time(receipts: list[Receipt]) -> None:
+    drawn = dict(panels(block_of(receipts)))
+    titles = list(drawn)
+    assert titles[:3] == ["Content and style", "InfoNCE at Λ₂ = 25", "Λ̂ against Λ"] and len(titles) == 7
+    for chart in drawn.values():
+        ElementTree.fromstring(chart.partition("</svg>")[0] + "</svg>")
+    first = drawn["Content and style"]
+    assert "AnInfoNCE, style from 0.998 to 0.998" in first and "InfoNCE, style from 0.02 to 0.02" in first
+    assert first.count("<polyline") == 4 and first.count("stroke-dasharray") == 2
+    assert drawn["Λ̂ against Λ"].count("<circle") == 70
+    time = next(chart for title, chart in drawn.items() if title.startswith("Λ̂ over time"))
+    assert time.count("<polyline") == 10
+    loss = next(chart for title, chart in drawn.items() if title.startswith("The loss over time"))
+    assert "minimum from 2.9 to 2.9" in loss
+    similarities = next(chart for title, chart in drawn.items() if title.startswith("Similarities"))
+    assert similarities.count("<polyline") == 4 and "AnInfoNCE, positives from 0 to 1.5" in similarities
+
+
+def test_the_page_has_it_and_survives_strange_receipts(receipts: list[Receipt]) -> None:
+    page = results_page(gather(receipts))
+    section = page.split('id="aninfonce-figure2"')[1].split("</section>")[0]
+    assert section.count("<svg") == 7 and section.count(">trend holds</span>") == 8
+    assert "InfoNCE at τ = 1 loses style" in section and "25.10" in section
+    strange = {
+        "aninfonce": {
+            "similarities": {"positives": ["x"]},
+            "curve": {"step": [0, "x"], "precision": [None, [1.0]], "loss": [None]},
+        }
+    }
+    one = made_up(FIGURE2.row("3"), 0, models=strange, per_dimension={"aninfonce": {"precision": [1.0, None]}})  # type: ignore[arg-type]
+    assert "aninfonce-figure2" in results_page(gather([one]))
+
+
+def test_details_and_plots_are_about_rows_that_exist() -> None:
+    experiments = [one for one in catalogue() if isinstance(one, LossExperiment)]
+    assert len(experiments) >= 6
+    for experiment in experiments:
+        assert all(experiment.row(number) for number in experiment.details)
+        for plot in experiment.plots:
+            shown = [row for row in experiment.rows if plot.shows(row.x)]
+            assert len(shown) > 1 and all(q.model in experiment.models for _, q in plot.lines)
+            assert plot.by is None or all(plot.by in row.x for row in shown)
