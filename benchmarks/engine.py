@@ -187,11 +187,7 @@ def on_gpu(batch: int, precisions: list[str], parts: list[str], blocks: int) -> 
         "step": lambda: steps_on_gpu(batch, precisions, 1, blocks),
         "seeds": lambda: steps_on_gpu(batch, precisions, 5, blocks),
         "targets": targets_on_gpu,
-        "partition": lambda: (
-            kernels.small_codes(6144, DIM),
-            kernels.wide_codes(16384, 128),
-            kernels.large_batch(1 << 20, DIM),
-        ),
+        "partition": partition_on_gpu,
         "samplers": lambda: samplers.on_gpu(2**20, DIM, 9, ("triton",)),
     }
     for part in parts or work:
