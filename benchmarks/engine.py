@@ -190,11 +190,15 @@ def on_gpu(batch: int, precisions: list[str], parts: list[str], blocks: int) -> 
         "partition": partition_on_gpu,
         "samplers": lambda: samplers.on_gpu(2**20, DIM, 9, ("triton",)),
     }
+    failed = []
     for part in parts or work:
         try:
             work[part]()
         except Exception:  # the other parts are still worth having
             traceback.print_exc()
+            failed.append(part)
+    if failed:
+        sys.exit(f"These parts failed: {', '.join(failed)}.")
 
 
 def straightforward_step(batch: int) -> Callable[[], object]:

@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from identica._eager import eager
 from identica._optional import has_triton
+from identica._seed_axis import seeds_first
 
 #: Activations that the fused residual network knows.
 FUSED_ACTIVATIONS = ("gelu", "leaky_relu")
@@ -101,12 +102,7 @@ class _SeedsFirst(torch.autograd.Function):
 
     @classmethod
     def mapped(cls, info: Any, in_dims: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, Any]:
-        def seeds_first(item: Any, axis: int | None) -> Any:
-            if not isinstance(item, Tensor):
-                return item
-            return item.expand(info.batch_size, *item.shape) if axis is None else item.movedim(axis, 0)
-
-        outputs = cls.apply(*(seeds_first(item, axis) for item, axis in zip(inputs, in_dims, strict=True)))
+        outputs = cls.apply(*seeds_first(info.batch_size, in_dims, inputs))
         return outputs, (0,) * len(outputs)
 
 

@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from identica._eager import eager
+from identica._seed_axis import seeds_first
 from identica.encoders.triton_layers import run_add_blocks
 from identica.spaces import Sphere
 
@@ -72,7 +73,7 @@ class _Head(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
-        return _Head.apply(*_seeds_first(info.batch_size, in_dims, inputs)), 0
+        return _Head.apply(*seeds_first(info.batch_size, in_dims, inputs)), 0
 
 
 class _Gradients(torch.autograd.Function):
@@ -110,23 +111,13 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
-        outputs = _Gradients.apply(*_seeds_first(info.batch_size, in_dims, inputs))
+        outputs = _Gradients.apply(*seeds_first(info.batch_size, in_dims, inputs))
         return outputs, tuple(None if output is None else 0 for output in outputs)
 
 
 def _added_up(sums: Tensor) -> Tensor:
     """``(..., blocks, d)`` summed over the blocks."""
     return run_add_blocks(sums.reshape(-1, *sums.shape[-2:])).view(*sums.shape[:-2], sums.shape[-1])
-
-
-def _seeds_first(seeds: int, in_dims: tuple[int | None, ...], inputs: tuple[Any, ...]) -> list[Any]:
-    """The inputs of a mapped function, every tensor with the mapped axis first."""
-    moved = []
-    for x, axis in zip(inputs, in_dims, strict=True):
-        if isinstance(x, Tensor):
-            x = x.expand(seeds, *x.shape) if axis is None else x.movedim(axis, 0)
-        moved.append(x)
-    return moved
 
 
 def _strides(x: Tensor, ndim: int) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from identica._seed_axis import seeds_first
 from identica.kernels import triton_launch as launch
 from identica.kernels.partition import Partition, full_precision
 from identica.kernels.triton_launch import Blocks, Problem
@@ -108,7 +109,7 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
-        return _LogPartition.apply(*_seeds_first(info.batch_size, in_dims, inputs)), (0, 0)
+        return _LogPartition.apply(*seeds_first(info.batch_size, in_dims, inputs)), (0, 0)
 
 
 class _Gradients(torch.autograd.Function):
@@ -158,21 +159,10 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
-        outputs = _Gradients.apply(*_seeds_first(info.batch_size, in_dims, inputs))
+        outputs = _Gradients.apply(*seeds_first(info.batch_size, in_dims, inputs))
         return outputs, tuple(None if output is None else 0 for output in outputs)
 
 
 def _one_seed(*tensors: Tensor | None) -> list[Any]:
     """The tensors with a leading axis of length 1."""
     return [None if tensor is None else tensor[None] for tensor in tensors]
-
-
-def _seeds_first(seeds: int, in_dims: tuple[int | None, ...], inputs: tuple[Any, ...]) -> list[Any]:
-    """The inputs of a mapped function, every tensor with the mapped axis first."""
-
-    def seeds_first(item: Any, axis: int | None) -> Any:
-        if not isinstance(item, Tensor):
-            return item
-        return item.expand(seeds, *item.shape) if axis is None else item.movedim(axis, 0)
-
-    return [seeds_first(item, axis) for item, axis in zip(inputs, in_dims, strict=True)]

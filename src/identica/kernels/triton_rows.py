@@ -14,9 +14,9 @@ import torch
 import triton
 from torch import Tensor
 
+from identica._seed_axis import seeds_first
 from identica.kernels import triton_row_kernels as kernels
 from identica.kernels.partition import Partition
-from identica.kernels.triton_partition import _seeds_first
 from identica.similarities import Kernel
 
 _LARGEST_CHUNK, _TILE, _MOST_ROWS = 64, 512, 128  # coordinates and numbers in a program's tile, and its rows
@@ -114,7 +114,7 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
-        return _Rows.apply(*_seeds_first(info.batch_size, in_dims, inputs)), (0,) * 5
+        return _Rows.apply(*seeds_first(info.batch_size, in_dims, inputs)), (0,) * 5
 
 
 class _Gradients(torch.autograd.Function):
@@ -159,7 +159,7 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
-        return _Gradients.apply(*_seeds_first(info.batch_size, in_dims, inputs)), (0, 0, 0)
+        return _Gradients.apply(*seeds_first(info.batch_size, in_dims, inputs)), (0, 0, 0)
 
 
 def _plan(a: Tensor, b: Tensor, settings: _Settings) -> dict[str, Any]:
