@@ -2,15 +2,19 @@
 
     python benchmarks/recipe.py                  every recorded run with its settings and last scores
     python benchmarks/recipe.py --again 3,17     train these again here and print both
+    python benchmarks/recipe.py --new FILE       train what the lines of a file describe; prints them with curves
 
 Each line of recipe.jsonl is one run, seed 0: settings, and a curve of [step, R², MCC, loss]. Those of the H200 are in
-TF32 unless they say otherwise, and some of them older than the fused kernels, whose rounding is another.
+TF32 unless they say otherwise, and some of them older than the fused kernels, whose rounding is another. Runs with
+another optimiser, averaged weights or a growing batch are not captured: a plain loop here trains them.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,11 @@ DEFAULTS: dict[str, Any] = {
     "self_weight": None,
     "scaled_codes": False,
     "precision": "tf32",
+    "activation": "gelu",
+    "evaluations": 5,
+    "muon_lr": None,  # of Muon for the hidden matrices; Adam has the rest
+    "average": None,  # decay of the average of the weights that is scored
+    "grow_from": None,  # the first of three batch sizes, each for a third of the steps; the last is "batch"
 }
 
 
@@ -53,8 +62,8 @@ class Scaled(nn.Module):
         return codes * (self.size / codes.square().mean().sqrt())
 
 
-def train(run: dict[str, Any]) -> idt.TrainingRun:
-    """One run again, on the GPU if there is one."""
+def parts(run: dict[str, Any]) -> tuple[idt.PairProcess, nn.Module, idt.InfoNCE]:
+    """The process, encoder and objective of a run."""
     row, dim = find(run["experiment"]).row(run["row"]), run["dim"]
     process = idt.PairProcess(
         make_marginal(row.marginal, row.space, dim),
@@ -63,7 +72,9 @@ def train(run: dict[str, Any]) -> idt.TrainingRun:
         positives_per_anchor=run["positives"],
     )
     space = make_space(row.model_space, dim)
-    encoder: nn.Module = idt.ResidualEncoder(dim, space, width=run["width"], learn_bound=run["learn_bound"], seed=0)
+    encoder: nn.Module = idt.ResidualEncoder(
+        dim, space, width=run["width"], activation=run["activation"], learn_bound=run["learn_bound"], seed=0
+    )
     if run["scaled_codes"]:  # to the size of the true latents
         encoder = Scaled(encoder, 12**-0.5 if row.space == "box" else 1.0)
     p = power_of(row.model)
@@ -73,23 +84,88 @@ def train(run: dict[str, Any]) -> idt.TrainingRun:
     if run["anneal"]:
         similarity = idt.Annealed(similarity, *run["anneal"])
     own: Any = idt.Gradual(*run["self_weight"]) if run["self_weight"] else False
-    steps, last = run["steps"], len(run["curve"]) - 1
+    return process, encoder, idt.InfoNCE(similarity, self_negatives=own)
+
+
+def train(run: dict[str, Any]) -> list[list[float]]:
+    """One run, on the GPU if there is one; its curve of [step, R², MCC, loss]."""
+    steps = run["steps"]
     config = idt.TrainConfig(
         steps=steps,
         batch_size=run["batch"],
         lr=run["lr"],
         schedule="cosine",
-        eval_every=steps // last,
+        eval_every=steps // run["evaluations"],
         precision=run["precision"],
     )
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return idt.train(process, encoder, idt.InfoNCE(similarity, self_negatives=own), config, device=device)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if run["muon_lr"] or run["average"] or run["grow_from"]:
+        return train_by_hand(run, config, device)
+    history = idt.train(*parts(run), config, device=device, quiet=True).history
+    return [[record.step, record["r2"], record["mcc"], record.terms.get("loss", 0.0)] for record in history]
+
+
+def train_by_hand(run: dict[str, Any], config: idt.TrainConfig, device: torch.device) -> list[list[float]]:
+    """Training step by step, with what ``idt.train`` does not offer because it did not help."""
+    process, encoder, objective = parts(run)
+    process = process.to(device)
+    encoder.to(device)
+    objective.to(device)
+    encoder.prepare(process.sample(8192, 1).x)  # type: ignore[operator]
+    averaged = copy.deepcopy(encoder)
+    generator = torch.Generator(device).manual_seed(0)
+    hidden = [p for name, p in encoder.named_parameters() if p.ndim == 2 and "blocks" in name and run["muon_lr"]]
+    others = [p for p in encoder.parameters() if not any(p is matrix for matrix in hidden)]
+    optimizers: list[tuple[torch.optim.Optimizer, float]] = [(torch.optim.Adam(others, run["lr"]), run["lr"])]
+    if hidden:
+        muon = torch.optim.Muon(hidden, run["muon_lr"], weight_decay=0.0, momentum=0.95)
+        optimizers.append((muon, run["muon_lr"]))
+    torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
+    gradual = [module for module in objective.modules() if isinstance(module, idt.Gradual)]
+    curve, total = [], torch.zeros((), device=device)
+    for step in range(config.steps):
+        for number in gradual:
+            number.value.fill_(number.value_at(step / config.steps))
+        for optimizer, rate in optimizers:
+            optimizer.param_groups[0]["lr"] = rate * config.decay(step)
+        loss = objective.compute(encoder, process.sample(batch_at(run, step), generator)).loss
+        encoder.zero_grad()
+        loss.backward()
+        for optimizer, _ in optimizers:
+            optimizer.step()
+        total += loss.detach()
+        if run["average"]:
+            with torch.no_grad():
+                for mean, now in zip(averaged.parameters(), encoder.parameters(), strict=True):
+                    mean.lerp_(now, 1 - min(run["average"], (step + 1) / (step + 10)))
+        if (step + 1) % config.eval_every == 0:
+            scored = averaged if run["average"] else encoder
+            scores = idt.evaluate(process, scored, 4096, generator=step, device=device).scores
+            curve.append([step + 1, scores["r2"], scores["mcc"], float(total) / config.eval_every])
+            total.zero_()
+    return curve
+
+
+def batch_at(run: dict[str, Any], step: int) -> int:
+    """The batch size of a step: the same throughout, or growing geometrically in three parts."""
+    last = int(run["batch"])
+    if not run["grow_from"]:
+        return last
+    first, part = int(run["grow_from"]), min(3 * step // int(run["steps"]), 2)
+    return round(first * (last / first) ** (part / 2))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--again", default="", help="numbers of runs, separated by commas")
+    parser.add_argument("--new", type=Path, help="a file with one run on each line")
     options = parser.parse_args()
+    if options.new:
+        for line in options.new.read_text(encoding="utf-8").splitlines():
+            run, begin = json.loads(line), time.monotonic()
+            curve = [[step, *(float(f"{value:.5g}") for value in rest)] for step, *rest in train({**DEFAULTS, **run})]
+            print(json.dumps({**run, "seconds": round(time.monotonic() - begin, 1), "curve": curve}), flush=True)
+        return
     runs = [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()]
     chosen = [int(number) for number in options.again.split(",") if number] or range(len(runs))
     for number in chosen:
@@ -97,8 +173,9 @@ def main() -> None:
         _, r2, mcc, loss = runs[number]["curve"][-1]
         print(f"{number:>3}  R² {r2:.4f}  MCC {mcc:.4f}  loss {loss:.4f}  {json.dumps(settings)}", flush=True)
         if options.again:
-            record = train({**DEFAULTS, **runs[number]}).history[-1]
-            print(f"now  R² {record['r2']:.4f}  MCC {record['mcc']:.4f}  loss {record['loss']:.4f}", flush=True)
+            evaluations = sum(step > 0 for step, *_ in runs[number]["curve"])
+            _, r2, mcc, loss = train({**DEFAULTS, **runs[number], "evaluations": evaluations})[-1]
+            print(f"now  R² {r2:.4f}  MCC {mcc:.4f}  loss {loss:.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,8 @@ def test_strided_inputs_and_slopes(kind: str) -> None:
     assert wide.grad is not None and copied.grad is not None
     assert torch.equal(wide.grad[:, 2:5], copied.grad)
     turned = inputs(3, 40).to(DEVICE).T
-    assert torch.equal(fused_head(turned, log_scale, low), fused_head(turned.contiguous(), log_scale, low))
+    straight = fused_head(turned.contiguous(), log_scale, low)
+    torch.testing.assert_close(fused_head(turned, log_scale, low), straight, rtol=1e-6, atol=0)  # sums in another order
 
 
 def test_tiny_and_huge_rows_have_a_direction() -> None:

@@ -299,7 +299,8 @@ def test_the_whole_loss(similarity: Similarity, settings: dict[str, Any], with_h
     expected = whole_loss("reference", similarity, codes, torch.float64, **settings)
     found = whole_loss("triton", similarity, codes, torch.float32, **settings)
     for ours, theirs in zip(found, expected, strict=True):
-        assert (ours - theirs).norm() <= 1e-5 * theirs.norm() + 1e-6
+        # What cancels, such as the gradient of the temperature, is a sum of terms of size 10: hence the absolute part.
+        assert (ours - theirs).norm() <= 1e-5 * theirs.norm() + 5e-6
 
 
 @include

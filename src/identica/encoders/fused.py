@@ -140,6 +140,7 @@ class _Perceptron(_SeedsFirst):
                 activation=activation,
                 slope=setting,
                 out_dtype=torch.float32 if last else None,
+                is_operand=not last,
             )
             inputs.append(y)
         return inputs.pop()[..., : biases[-1].shape[-1]], *inputs, *turned
@@ -163,7 +164,7 @@ class _Perceptron(_SeedsFirst):
                 activation: dict[str, Any] = {"seen": inputs[k], "activation": layers.LEAKY_RELU, "slope": setting}
                 dz, sums = layers.run_backward(dz, turned[k], **activation)
             elif needs_x:
-                dx = layers.run_backward(dz, turned[0])[0][..., : sizes[0][-1]]
+                dx = layers.run_backward(dz, turned[0], is_operand=False)[0][..., : sizes[0][-1]]
         aside.join()
         return dx, gradients
 
@@ -197,7 +198,7 @@ class _ResidualNetwork(_SeedsFirst):
             "keeps_pre": True,
         }
         v, _ = layers.run_pack_rows(x, dtype)
-        skipped, _ = layers.run_forward(v, straight[0], biases[0])
+        skipped, _ = layers.run_forward(v, straight[0], biases[0], is_operand=False)
         codes = [layers.run_forward(v, straight[1], biases[1])[0]]
         before, after = [], []
         for k in range(2, len(packed) - 1, 2):
@@ -206,7 +207,9 @@ class _ResidualNetwork(_SeedsFirst):
             before.append(z)
             after.append(a)
             codes.append(layers.run_forward(a, straight[k + 1], biases[k + 1], added=codes[-1])[0])
-        y, _ = layers.run_forward(codes[-1], straight[-1], biases[-1], added=skipped, out_dtype=torch.float32)
+        y, _ = layers.run_forward(
+            codes[-1], straight[-1], biases[-1], added=skipped, out_dtype=torch.float32, is_operand=False
+        )
         return y[..., : biases[-1].shape[-1]], v, *codes, *before, *after, *turned
 
     @classmethod
@@ -236,8 +239,8 @@ class _ResidualNetwork(_SeedsFirst):
         gradients[:0] = of_skip + aside.of_layer(dh, v, dh_sums, size[1])
         dx = None
         if needs_x:
-            through_skip, _ = layers.run_backward(dz, turned[0])
-            dx = layers.run_backward(dh, turned[1], added=through_skip)[0][..., : size[0][-1]]
+            through_skip, _ = layers.run_backward(dz, turned[0], is_operand=False)
+            dx = layers.run_backward(dh, turned[1], added=through_skip, is_operand=False)[0][..., : size[0][-1]]
         aside.join()
         return dx, gradients
 

@@ -5,6 +5,10 @@ All tensors have a leading axis of seeds. Rows are padded with zeros to a multip
 load is aligned and no product needs a mask along its inner axis; weights are padded likewise, so that the padding of
 an activation is again zero. Sums are float32 whatever the operands are.
 
+Float32 operands are multiplied in TF32, of which the matrix units simply cut off the last 13 bits: always towards zero,
+an error that does not average out over a batch. Whatever will be an operand is therefore rounded to the nearest TF32
+number when it is written (``ROUNDS``).
+
 ``ACTIVATION``: 0 none, 1 leaky ReLU, 2 GELU (with the error function, as torch's default).
 """
 
@@ -47,6 +51,17 @@ def activation_slope(z, slope, ACTIVATION: tl.constexpr):
         return 0.5 * (1.0 + tl.erf(z * 0.7071067811865476)) + z * density
     else:
         return z * 0.0 + 1.0
+
+
+@triton.jit
+def rounded(x, ROUNDS: tl.constexpr):
+    """``x`` in float32, or the TF32 number nearest to it; NaN, whose bits may be all ones, stays what it is."""
+    if ROUNDS:
+        bits = x.to(tl.int32, bitcast=True)
+        nearest = ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+        return tl.where(x == x, nearest, x)
+    else:
+        return x
 
 
 @triton.jit
@@ -93,6 +108,7 @@ def forward(
     ACTIVATION: tl.constexpr,
     ADDS: tl.constexpr,
     KEEPS_PRE: tl.constexpr,
+    ROUNDS: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
@@ -116,7 +132,7 @@ def forward(
     total = activate(total, slope, ACTIVATION)
     if ADDS:
         total += tl.load(added_ptr + place, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y_ptr + place, total.to(y_ptr.dtype.element_ty), mask=inside)
+    tl.store(y_ptr + place, rounded(total, ROUNDS).to(y_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -133,6 +149,7 @@ def backward(
     INNER: tl.constexpr,
     ACTIVATION: tl.constexpr,
     ADDS: tl.constexpr,
+    ROUNDS: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
@@ -156,7 +173,7 @@ def backward(
     if ACTIVATION != 0:
         seen = tl.load(seen_ptr + place, mask=inside, other=0.0).to(tl.float32)
         total *= activation_slope(seen, slope, ACTIVATION)
-    tl.store(out_ptr + place, total.to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(out_ptr + place, rounded(total, ROUNDS).to(out_ptr.dtype.element_ty), mask=inside)
     # Rows beyond the last have gradient 0: their part of dz was loaded as 0.
     block = (seed * tl.num_programs(1) + tl.program_id(1)) * COLUMNS
     tl.store(sums_ptr + block + column, tl.sum(total, axis=0))
@@ -164,7 +181,15 @@ def backward(
 
 @triton.jit
 def pack_weight(
-    w_ptr, straight_ptr, turned_ptr, OUT, INNER, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr
+    w_ptr,
+    straight_ptr,
+    turned_ptr,
+    OUT,
+    INNER,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    ROUNDS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     """``w: (OUT, INNER)`` padded with zeros to ``(ROWS, COLUMNS)``, and the transpose of that."""
     seed = tl.program_id(2).to(tl.int64)
@@ -172,7 +197,7 @@ def pack_weight(
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = (row < OUT)[:, None] & (column < INNER)[None, :]
     w = tl.load(w_ptr + seed * OUT * INNER + row[:, None] * INNER + column[None, :], mask=inside, other=0.0)
-    w = w.to(straight_ptr.dtype.element_ty)
+    w = rounded(w, ROUNDS).to(straight_ptr.dtype.element_ty)
     place = seed * ROWS * COLUMNS
     tl.store(straight_ptr + place + row[:, None] * COLUMNS + column[None, :], w)
     tl.store(turned_ptr + place + column[:, None] * ROWS + row[None, :], tl.trans(w))
@@ -180,7 +205,15 @@ def pack_weight(
 
 @triton.jit
 def pack_rows(
-    x_ptr, out_ptr, sums_ptr, rows, width, COLUMNS: tl.constexpr, SUMS: tl.constexpr, BLOCK_ROWS: tl.constexpr
+    x_ptr,
+    out_ptr,
+    sums_ptr,
+    rows,
+    width,
+    COLUMNS: tl.constexpr,
+    SUMS: tl.constexpr,
+    ROUNDS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
 ):
     """``x: (rows, width)`` padded with zeros to ``COLUMNS``; with ``SUMS`` also its sums over blocks of rows."""
     seed = tl.program_id(1).to(tl.int64)
@@ -190,7 +223,7 @@ def pack_rows(
     real = inside & (column < width)[None, :]
     x = tl.load(x_ptr + (seed * rows + row[:, None]) * width + column[None, :], mask=real, other=0.0).to(tl.float32)
     out = out_ptr + (seed * rows + row[:, None]) * COLUMNS + column[None, :]
-    tl.store(out, x.to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(out, rounded(x, ROUNDS).to(out_ptr.dtype.element_ty), mask=inside)
     if SUMS:
         block = (seed * tl.num_programs(0) + tl.program_id(0)) * COLUMNS
         tl.store(sums_ptr + block + column, tl.sum(x, axis=0))
@@ -252,9 +285,13 @@ def run_forward(
     added: Tensor | None = None,
     keeps_pre: bool = False,
     out_dtype: torch.dtype | None = None,
+    is_operand: bool = True,
     tile: Tile | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """``x: (S, n, INNER)``, ``weight: (S, COLUMNS, INNER)``, both packed, ``bias: (S, out)``: y, and z if kept."""
+    """``x: (S, n, INNER)``, ``weight: (S, COLUMNS, INNER)``, both packed, ``bias: (S, out)``: y, and z if kept.
+
+    ``is_operand``: whether y will be multiplied with something in turn.
+    """
     (seeds, rows, inner), columns = x.shape, weight.shape[1]
     y = x.new_empty(seeds, rows, columns, dtype=out_dtype)
     pre = x.new_empty(seeds, rows, columns) if keeps_pre else None
@@ -276,6 +313,7 @@ def run_forward(
             ACTIVATION=activation,
             ADDS=added is not None,
             KEEPS_PRE=keeps_pre,
+            ROUNDS=is_operand and rounds(y),
             **_settings(tile),
         )
     return y, pre
@@ -289,6 +327,7 @@ def run_backward(
     activation: int = NONE,
     slope: float = 0.0,
     added: Tensor | None = None,
+    is_operand: bool = True,
     tile: Tile | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The gradient below a layer, ``(S, n, COLUMNS)``, and its sum over the rows, ``(S, COLUMNS)`` in float32."""
@@ -311,6 +350,7 @@ def run_backward(
             INNER=inner,
             ACTIVATION=activation if seen is not None else NONE,
             ADDS=added is not None,
+            ROUNDS=is_operand and rounds(out),
             **_settings(tile),
         )
     return out, run_add_blocks(sums)
@@ -324,8 +364,9 @@ def run_pack_weight(weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]
     straight = weight.new_empty(seeds, rows, columns, dtype=dtype)
     turned = weight.new_empty(seeds, columns, rows, dtype=dtype)
     grid = (rows // PAD, columns // PAD, seeds)
+    flags: dict[str, Any] = {"ROUNDS": rounds(straight), "BLOCK": PAD}
     with _on(weight):
-        pack_weight[grid](weight, straight, turned, out, inner, ROWS=rows, COLUMNS=columns, BLOCK=PAD)
+        pack_weight[grid](weight, straight, turned, out, inner, ROWS=rows, COLUMNS=columns, **flags)
     return straight, turned
 
 
@@ -340,7 +381,8 @@ def run_pack_rows(x: Tensor, dtype: torch.dtype, *, sums: bool = False) -> tuple
     blocks = triton.cdiv(rows, block)
     parts = x.new_empty(seeds, blocks, columns, dtype=torch.float32) if sums else x
     with _on(x):
-        pack_rows[(blocks, seeds)](x, out, parts, rows, width, COLUMNS=columns, SUMS=sums, BLOCK_ROWS=block)
+        flags: dict[str, Any] = {"SUMS": sums, "ROUNDS": rounds(out), "BLOCK_ROWS": block}
+        pack_rows[(blocks, seeds)](x, out, parts, rows, width, COLUMNS=columns, **flags)
     return out, run_add_blocks(parts) if sums else None
 
 
@@ -354,6 +396,11 @@ def run_add_blocks(parts: Tensor) -> Tensor:
             parts, out, blocks, columns, BLOCK_PARTS=tile[0], BLOCK_COLUMNS=tile[1]
         )
     return out
+
+
+def rounds(x: Tensor) -> bool:
+    """Whether what is multiplied as ``x`` is must be rounded: not in the interpreter, which multiplies in float32."""
+    return x.dtype == torch.float32 and x.device.type == "cuda"
 
 
 def _settings(tile: Tile) -> dict[str, Any]:

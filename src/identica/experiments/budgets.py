@@ -19,7 +19,7 @@ from identica.training.config import Precision, Schedule
 class Recipe:
     """The settings in which one budget differs from another.
 
-    encoder, width, blocks: "residual" of that size, or "mlp", the paper's perceptron, which has a size of its own.
+    encoder, width, blocks, activation: "residual" of that kind, or "mlp", the paper's perceptron, which has its own.
     steps, supervised_steps, lr, supervised_lr, schedule, batch_size, precision: as in ``TrainConfig``.
     positives_per_anchor: how many positives share an anchor (contrastive only).
     temperature: of −‖·‖_p^p / τ: "one", as in paper A, or "matched" to the pairs. On the sphere always the row's own.
@@ -40,6 +40,7 @@ class Recipe:
     schedule: Schedule = "cosine"
     width: int = 200
     blocks: int = 3
+    activation: Literal["gelu", "leaky_relu"] = "gelu"
     positives_per_anchor: int = 1
     precision: Precision = "fp32"
     temperature: Literal["one", "matched"] = "matched"
@@ -102,19 +103,26 @@ _FAST_CPU = replace(_FAST, batch_size=2048, precision="fp32")
 def adapted_fast(recipe: Recipe, row: Row) -> Recipe:
     """Our recipe for a row. What chose it, with measurements, is in docs/recipe.md.
 
-    Sphere: nothing to adapt. Box into box: a box of fixed sides and a temperature that falls from 5β to β times
-    the matched one, β being the power of the pairs: the lighter their tails, the fewer negatives come near.
-    Codes without bounds: temperature 1; they start small, where the kernel is wide, and grow by themselves.
-    Two kinds of rows have too few negatives near any anchor even so and take the authors' self-pairs:
-    generalised normal pairs under their own kernel, and narrow pairs of latents without bounds, where they fade.
+    Sphere: pairs so wide that an anchor says little about its positive have four positives each. Box into box: a box
+    of fixed sides and a temperature that falls from 5β to β times the matched one, β being the power of the pairs: the
+    lighter their tails, the fewer negatives come near. Codes without bounds: temperature 1; they start small, where
+    the kernel is wide, and grow by themselves. Two kinds of rows have too few negatives near any anchor even so and
+    take the authors' self-pairs: generalised normal pairs under their own kernel, and narrow pairs of latents without
+    bounds, where they fade over twice as many steps. Latents without bounds take the leaky ReLU, which continues in
+    straight lines where data are rare.
     """
-    if row.model_space == "sphere" or row.alpha is not None:
+    if row.model_space == "sphere":
+        wide = row.conditional.family == "vmf" and row.conditional.tightness < 5.0
+        return replace(recipe, positives_per_anchor=4, lr=2e-3) if wide else recipe
+    if row.alpha is not None:
         return recipe
+    if row.space == "unbounded":
+        recipe = replace(recipe, activation="leaky_relu")
     width, power = row.conditional.width_and_power
     if row.conditional.family == row.model.family == "generalized_normal":
         return replace(recipe, self_negatives=True, lr=2e-3)
     if row.space == "unbounded" and width < 0.5:
-        return replace(recipe, self_negatives=True, self_weight_to=1e-3, lr=2e-3)
+        return replace(recipe, steps=2 * recipe.steps, self_negatives=True, self_weight_to=1e-3, lr=2e-3)
     if row.model_space == "box":
         return replace(recipe, learn_bound=False, anneal_from=5.0 * power, anneal_to=power)
     return replace(recipe, temperature="one")

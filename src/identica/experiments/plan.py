@@ -59,8 +59,8 @@ class Plan(BasePlan):
         learn_bound = model != "contrastive" or (self.recipe.learn_bound and self.row.alpha is None)
         if self.recipe.encoder == "mlp":
             return MLPEncoder(dim, space, learn_bound=learn_bound, seed=weights)
-        width, blocks = self.recipe.width, self.recipe.blocks
-        return ResidualEncoder(dim, space, width=width, blocks=blocks, learn_bound=learn_bound, seed=weights)
+        shape: dict[str, Any] = {name: getattr(self.recipe, name) for name in ("width", "blocks", "activation")}
+        return ResidualEncoder(dim, space, learn_bound=learn_bound, seed=weights, **shape)
 
     def _code_space(self, model: Model) -> Space:
         """Where the codes end up; for L_AU a box of fixed sides 1/λ, in which the truth is the optimum.
