@@ -31,7 +31,7 @@ class Recipe:
     candidates: random matrices from which each layer of the mixing is chosen; the paper's 25,000.
     """
 
-    encoder: Literal["residual", "mlp"]
+    encoder: Literal["residual", "mlp", "resnet"]
     steps: int
     supervised_steps: int
     batch_size: int
@@ -103,14 +103,19 @@ _FAST_CPU = replace(_FAST, batch_size=2048, precision="fp32")
 def adapted_fast(recipe: Recipe, row: Row) -> Recipe:
     """Our recipe for a row. What chose it, with measurements, is in docs/recipe.md.
 
-    Sphere: pairs so wide that an anchor says little about its positive have four positives each. Box into box: a box
-    of fixed sides and a temperature that falls from 5β to β times the matched one, β being the power of the pairs: the
-    lighter their tails, the fewer negatives come near. Codes without bounds: temperature 1; they start small, where
-    the kernel is wide, and grow by themselves. Two kinds of rows have too few negatives near any anchor even so and
-    take the authors' self-pairs: generalised normal pairs under their own kernel, and narrow pairs of latents without
-    bounds, where they fade over twice as many steps. Latents without bounds take the leaky ReLU, which continues in
-    straight lines where data are rare.
+    - Sphere: pairs so wide that an anchor says little about its positive have four positives each.
+    - Box into box: a box of fixed sides and a temperature that falls from 5β to β times the matched one, β being the
+      power of the pairs: the lighter their tails, the fewer negatives come near.
+    - Codes without bounds: temperature 1. They start small, where the kernel is wide, and grow by themselves; with
+      light tails (β ≥ 2) they take twice as many steps.
+    - Two kinds of rows have too few negatives near any anchor even so and take the authors' self-pairs: generalised
+      normal pairs under their own kernel, and narrow pairs of latents without bounds, where they fade over twice as
+      many steps.
+    - Latents without bounds: leaky ReLU, which continues in straight lines where data are rare.
+    - The many points of a figure: half the steps, because their trend counts and not their last digit.
     """
+    if row.curve:
+        recipe = replace(recipe, steps=recipe.steps // 2)
     if row.model_space == "sphere":
         wide = row.conditional.family == "vmf" and row.conditional.tightness < 5.0
         return replace(recipe, positives_per_anchor=4, lr=2e-3) if wide else recipe
@@ -125,7 +130,7 @@ def adapted_fast(recipe: Recipe, row: Row) -> Recipe:
         return replace(recipe, steps=2 * recipe.steps, self_negatives=True, self_weight_to=1e-3, lr=2e-3)
     if row.model_space == "box":
         return replace(recipe, learn_bound=False, anneal_from=5.0 * power, anneal_to=power)
-    return replace(recipe, temperature="one")
+    return replace(recipe, temperature="one", steps=recipe.steps * (2 if power >= 2.0 else 1))
 
 
 _PAPER = Recipe(
