@@ -1,0 +1,124 @@
+"""How fast 3DIdent is drawn, and how close to Blender's pictures of the same latents.
+
+    python benchmarks/render.py --device cuda --references DIR      everything, on a GPU
+    python benchmarks/render.py --device cpu --references DIR       on the CPU, with all of PyTorch's threads
+    python benchmarks/render.py --only speed                        parts of it: psnr, high, speed, parts
+
+DIR holds folders of reference pictures, each with NN.png and latents.npy (N, 10) in [−1, 1]; the table has a line
+for each folder. Speed is pictures a second, median over repetitions, of fresh random latents, warm; on a GPU
+everything stays there. ``parts`` says where a GPU's time goes, kernel by kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from identica.render import ThreeDIdentScene
+
+#: Pictures at once and repetitions, by device.
+BATCH = {"cuda": 1024, "cpu": 16}
+REPETITIONS = {"cuda": 7, "cpu": 3}
+RESOLUTIONS = (224, 128, 64)
+
+
+def read_references(folder: Path) -> tuple[Tensor, Tensor]:
+    """Latents ``(N, 10)`` and pictures ``(N, 3, H, W)`` of a folder."""
+    from PIL import Image
+
+    pictures = [np.asarray(Image.open(path).convert("RGB")) for path in sorted(folder.glob("[0-9]*.png"))]
+    latents = torch.from_numpy(np.load(folder / "latents.npy", allow_pickle=False)).float()
+    return latents, torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2)
+
+
+def psnr(ours: Tensor, theirs: Tensor) -> Tensor:
+    """Peak signal-to-noise ratio of each picture, in dB: ``(N,)``."""
+    error = (ours.double() - theirs.double()).square().mean(dim=(1, 2, 3))
+    return 10.0 * (255.0**2 / error).log10()
+
+
+def compare(references: Path, quality: str, device: str) -> None:
+    for folder in sorted(path.parent for path in references.glob("*/latents.npy")):
+        latents, pictures = read_references(folder)
+        scene = ThreeDIdentScene(pictures.shape[-1], quality=quality)  # type: ignore[arg-type]
+        values = psnr(scene.render(latents.to(device)).cpu(), pictures)
+        each = " ".join(f"{value:.1f}" for value in values)
+        print(
+            f"{quality:<9} {folder.name:<14} mean {values.mean():.2f}  min {values.min():.2f} dB   {each}", flush=True
+        )
+
+
+def speed(resolution: int, quality: str, device: str, batch: int, repetitions: int) -> None:
+    scene = ThreeDIdentScene(resolution, quality=quality)  # type: ignore[arg-type]
+    generator = torch.Generator(device).manual_seed(0)
+
+    def draw() -> float:
+        latents = torch.rand(batch, 10, generator=generator, device=device) * 2 - 1
+        synchronize(device)
+        begin = time.perf_counter()
+        scene.render(latents, check=False)
+        synchronize(device)
+        return time.perf_counter() - begin
+
+    begin = time.perf_counter()
+    draw()
+    first = time.perf_counter() - begin
+    seconds = statistics.median(draw() for _ in range(repetitions))
+    rate = batch / seconds
+    print(
+        f"{quality:<9} {resolution:>4}²  {rate:>10,.1f} images/s   (batch {batch}, first call {first:.1f} s)",
+        flush=True,
+    )
+
+
+def synchronize(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def parts(resolution: int, batch: int) -> None:
+    """Milliseconds of each kernel for a batch, from the profiler."""
+    scene = ThreeDIdentScene(resolution)
+    latents = torch.rand(batch, 10, generator=torch.Generator("cuda").manual_seed(0), device="cuda") * 2 - 1
+    scene.render(latents, check=False)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        scene.render(latents, check=False)
+        torch.cuda.synchronize()
+    events = sorted(profile.key_averages(), key=lambda event: -event.self_device_time_total)
+    for event in events[:8]:
+        micro = event.self_device_time_total
+        print(f"  {resolution:>3}²  {event.key[:40]:<40} {micro / 1e3:8.3f} ms   {micro / batch:7.2f} µs an image")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--references", type=Path, help="a folder of folders with reference pictures")
+    parser.add_argument("--only", default="psnr,high,speed,parts")
+    parser.add_argument("--resolutions", default=",".join(map(str, RESOLUTIONS)))
+    parser.add_argument("--batch", type=int)
+    arguments = parser.parse_args()
+    chosen, device = arguments.only.split(","), arguments.device
+    resolutions = [int(number) for number in arguments.resolutions.split(",")]
+    batch = arguments.batch or BATCH[device]
+    where = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    print(f"3DIdent on {where}, PyTorch {torch.__version__}")
+    for part, quality in (("psnr", "standard"), ("high", "high")):
+        if part in chosen and arguments.references:
+            compare(arguments.references, quality, device)
+    if "speed" in chosen:
+        for resolution in resolutions:
+            speed(resolution, "standard", device, batch * (4 if resolution <= 64 else 1), REPETITIONS[device])
+    if "parts" in chosen and device == "cuda":
+        for resolution in resolutions:
+            parts(resolution, batch)
+
+
+if __name__ == "__main__":
+    main()
