@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from identica.data import ColourJitter, Greyscale, Jittered
-from identica.data.colour import with_hue_shifted
+from identica.data import Augmentations, ColourJitter, Greyscale, Jittered, RandomResizedCrop
+from identica.data.colour import simclr_with_colour, with_hue_shifted
 
 
 @pytest.fixture
@@ -93,3 +93,15 @@ def test_wrong_settings_and_images_get_a_sentence() -> None:
     for augmentation in (ColourJitter(), Greyscale()):
         with pytest.raises(ValueError, match="3 channels"):
             augmentation(torch.rand(2, 1, 4, 4), 0)
+
+
+def test_the_views_of_paper_a_are_crop_jitter_and_drop_at_simclrs_strengths() -> None:
+    expected = Augmentations(
+        RandomResizedCrop(area=(0.08, 1.0), aspect=(3 / 4, 4 / 3), probability=1.0),
+        ColourJitter(brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, probability=0.8),
+        Greyscale(probability=0.2),
+    )
+    assert simclr_with_colour().to_dict() == expected.to_dict()
+    assert simclr_with_colour(0.5).steps[1] == ColourJitter(0.4, 0.4, 0.4, 0.1)
+    with pytest.raises(ValueError, match="between 0 and 2.5, not 3"):
+        simclr_with_colour(3)

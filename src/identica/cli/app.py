@@ -20,6 +20,7 @@ from identica.cli.demo import demo
 from identica.cli.doctor import doctor
 from identica.cli.errors import Interrupted
 from identica.cli.errors import report as report_error
+from identica.cli.render import render
 from identica.cli.report import report
 from identica.cli.reproduce import reproduce
 from identica.cli.verify import verify
@@ -40,6 +41,7 @@ EXAMPLES = """\
 \b
 Examples:
   identica demo              recover the factors of a nonlinear mixture, in a minute and a half
+  identica render sheet      the factors of 3DIdent in one picture
   identica catalog           the papers' tables and figures, and what was reproduced
   identica reproduce clica/table1 --budget smoke
   identica report            RESULTS.md and a web page from the results
@@ -51,6 +53,7 @@ Examples:
 \b
 Environment:
   IDENTICA_DEBUG=1           show the traceback of an error instead of one sentence
+  IDENTICA_DATA=DIR          folder of data sets, for 'identica reproduce' without --data
 """
 
 
@@ -132,6 +135,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 app.command(rich_help_panel=LEARNING)(demo)
+app.command(rich_help_panel=LEARNING)(render)
 app.command(rich_help_panel=REPRODUCING)(catalog)
 app.command(rich_help_panel=REPRODUCING)(reproduce)
 app.command(rich_help_panel=REPRODUCING)(report)

@@ -8,7 +8,16 @@ import torch
 from torch import Tensor
 
 from identica._numbers import as_float
-from identica.data.augmentation import Augmentation, Size, check_probability, chosen, uniform, where_applied
+from identica.data.augment import RandomResizedCrop
+from identica.data.augmentation import (
+    Augmentation,
+    Augmentations,
+    Size,
+    check_probability,
+    chosen,
+    uniform,
+    where_applied,
+)
 from identica.data.tree import pytree_dataclass
 
 #: How bright red, green and blue look (ITU-R BT.601).
@@ -115,6 +124,26 @@ class Greyscale(Augmentation):
         """The luminance in all channels, where applied."""
         check_colour(images)
         return where_applied(parameters.applied, luminance(images).expand_as(images), images)
+
+
+def simclr_with_colour(
+    strength: float = 1.0, *, crop: float = 1.0, jitter: float = 0.8, grey: float = 0.2
+) -> Augmentations:
+    """SimCLR's views of colour images as paper A uses them (Sec. 4.2): crop, colour jitter, colour drop.
+
+    strength: of the jitter; 1 is SimCLR's, ½ what it uses for small images. The others are probabilities.
+
+    >>> images = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    >>> views, parameters = simclr_with_colour()(images, 0)
+    >>> views.shape, sorted(parameters)
+    (torch.Size([4, 3, 8, 8]), ['colour', 'crop', 'grey'])
+    """
+    if not 0 <= as_float(strength) <= 2.5:
+        raise ValueError(f"strength of simclr_with_colour is a number between 0 and 2.5, not {strength!r}.")
+    amounts = (0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
+    return Augmentations(
+        RandomResizedCrop(probability=crop), ColourJitter(*amounts, probability=jitter), Greyscale(probability=grey)
+    )
 
 
 def luminance(images: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from identica.encoders.base import Encoder
 from identica.encoders.heads import BoxHead, EuclideanHead, ProductHead, SphereHead, make_head
 from identica.encoders.mlp import MLPEncoder
 from identica.encoders.residual import ResidualEncoder
+from identica.encoders.resnet import ResNet, ResNetEncoder
 from identica.encoders.vae import VAE, ElboTerms
 from identica.encoders.whiten import Whiten
 from identica.spaces import space_from_dict
@@ -22,6 +23,8 @@ __all__ = [
     "EuclideanHead",
     "MLPEncoder",
     "ProductHead",
+    "ResNet",
+    "ResNetEncoder",
     "ResidualEncoder",
     "SphereHead",
     "Whiten",
@@ -32,7 +35,7 @@ __all__ = [
 _ENCODERS = {"mlp": MLPEncoder, "residual": ResidualEncoder}
 
 
-def encoder_from_dict(data: Mapping[str, Any], *, seed: Randomness = 0) -> Encoder:
+def encoder_from_dict(data: Mapping[str, Any], *, seed: Randomness = 0) -> Encoder | ResNetEncoder:
     """An encoder of the architecture that ``to_dict`` described; its weights are new, drawn from ``seed``.
 
     >>> from identica.spaces import Box
@@ -47,7 +50,9 @@ def encoder_from_dict(data: Mapping[str, Any], *, seed: Randomness = 0) -> Encod
             f"The encoder {data['class']!r} is not one of identica's: rebuild it yourself and load its weights "
             "with load_state_dict."
         )
-    if kind not in _ENCODERS:
-        raise ValueError(f"Unknown encoder {kind!r}: expected one of {', '.join(_ENCODERS)}.")
+    if kind not in (*_ENCODERS, "resnet"):
+        raise ValueError(f"Unknown encoder {kind!r}: expected one of {', '.join((*_ENCODERS, 'resnet'))}.")
     space = space_from_dict(settings.pop("space"))
+    if kind == "resnet":
+        return ResNetEncoder(space, **settings, seed=seed)
     return _ENCODERS[kind](settings.pop("dim_in"), space, **settings, seed=seed)

@@ -8,6 +8,7 @@ from typing import Any
 from identica.mixing.base import FunctionMixing, Mixing, MixingLike, as_mixing, same_mixing
 from identica.mixing.decoder import DecoderMixing
 from identica.mixing.invertible_mlp import InvertibleMLP
+from identica.mixing.rendered import RenderedMixing
 
 __all__ = [
     "DecoderMixing",
@@ -15,6 +16,7 @@ __all__ = [
     "InvertibleMLP",
     "Mixing",
     "MixingLike",
+    "RenderedMixing",
     "as_mixing",
     "mixing_from_dict",
     "same_mixing",
@@ -36,6 +38,8 @@ def mixing_from_dict(data: Mapping[str, Any]) -> Mixing:
             "This mixing was a decoder, whose weights are not part of its description: load them and pass "
             "DecoderMixing(decoder) again."
         )
+    if kind == "rendered":
+        raise ValueError("This mixing was a renderer: make its scene and pass RenderedMixing(scene) again.")
     if kind == "user function":
         raise ValueError("This mixing was a user's own function, which no data can rebuild: pass it again.")
     raise ValueError(f"Unknown mixing {kind!r}: expected invertible_mlp.")

@@ -44,11 +44,12 @@ def evaluate(
 ) -> Evaluation:
     """Score ``encode`` on ``n`` fresh latents: cross-fitted linear R² and MCC.
 
-    A module is put into evaluation mode meanwhile. ``generator`` may be a seed.
+    A module is put into evaluation mode meanwhile. ``generator`` may be a seed. A process with an
+    ``evaluation_process`` (:class:`identica.processes.EvaluatedOn`) is scored on that one.
     """
     if isinstance(generator, int):
         generator = torch.Generator(device=device).manual_seed(generator)
-    pairs = first_pairs(process.sample(n, generator))
+    pairs = first_pairs(_scored_on(process).sample(n, generator))
     if not _has_latents(pairs):
         raise ValueError(
             f"{type(process).__name__} draws observations without latents, so there is nothing to score codes against; "
@@ -62,8 +63,13 @@ def scores_where_known(
     process: Process, encode: Callable[[Tensor], Tensor], n: int, generator: torch.Generator
 ) -> dict[str, float]:
     """The scores of :func:`evaluate`; none where nobody knows the latents, as of augmented views of real images."""
-    pairs = first_pairs(process.sample(n, generator))
+    pairs = first_pairs(_scored_on(process).sample(n, generator))
     return _evaluated(pairs, encode).scores if _has_latents(pairs) else {}
+
+
+def _scored_on(process: Any) -> Process:
+    """What scores are computed on: the process itself, unless it names another one for that."""
+    return getattr(process, "evaluation_process", process)
 
 
 def _has_latents(pairs: Any) -> bool:

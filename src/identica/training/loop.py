@@ -32,7 +32,7 @@ from identica.training.state import Record, TrainState, unshare
 from identica.training.step import Process
 from identica.training.together import Together
 
-#: Observations an encoder sees before training, to fit its whitening.
+#: Observations an encoder sees before training, to fit its whitening; its ``prepare_samples`` may ask for fewer.
 PREPARE_SAMPLES = 8192
 
 
@@ -169,7 +169,8 @@ def _prepare(encoder: Any, process: Process, seed: int, device: torch.device) ->
     """Let the encoder look at observations once before training, where it wants to."""
     if hasattr(encoder, "prepare"):
         generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "prepare"))
-        encoder.prepare(first_pairs(process.sample(PREPARE_SAMPLES, generator)).x)
+        n = getattr(encoder, "prepare_samples", PREPARE_SAMPLES)
+        encoder.prepare(first_pairs(process.sample(n, generator)).x)
 
 
 class _Loop:

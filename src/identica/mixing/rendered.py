@@ -1,0 +1,64 @@
+"""A renderer as a mixing: latents become pictures of a scene."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from identica._numbers import whole_number
+from identica.mixing.base import Mixing
+
+
+class Renderer(Protocol):
+    """What draws pictures, such as ``identica.render.ThreeDIdentScene``."""
+
+    @property
+    def render(self) -> Callable[..., Tensor]:
+        """``(n, dim)`` to ``(n, 3, H, W)``, bytes or floating-point numbers in [0, 1], on the latents' device."""
+
+
+class RenderedMixing(Mixing):
+    """g(z) = a picture of the scene that z describes: ``(n, dim) -> (n, 3, H, W)``.
+
+    scene: with ``render(latents)``. If that takes ``check=False``, it is told so: a process draws no latents outside
+        its space, and a training step must not wait for a look at them.
+    dim: number of latents; ten in 3DIdent.
+    chunk: how many pictures are drawn at once, which bounds the memory.
+
+    Pictures stay as the scene draws them: bytes take a quarter of the memory and are exact.
+    """
+
+    dim: int
+
+    def __init__(self, scene: Renderer, *, dim: int = 10, chunk: int = 2048) -> None:
+        super().__init__()
+        if not callable(getattr(scene, "render", None)):
+            raise TypeError(
+                "RenderedMixing takes a scene with a method render(latents), such as ThreeDIdentScene(), not "
+                f"{type(scene).__name__}."
+            )
+        self.scene, self.dim = scene, whole_number(dim, "dim, the number of latents,")
+        self.chunk = whole_number(chunk, "chunk, the pictures drawn at once,")
+        self._settings = {"check": False} if "check" in inspect.signature(scene.render).parameters else {}
+
+    @torch.no_grad()
+    def forward(self, z: Tensor) -> Tensor:
+        """``z: (n, dim)`` to pictures ``(n, 3, H, W)``."""
+        if z.ndim != 2 or z.shape[-1] != self.dim:
+            raise ValueError(f"This mixing takes latents of shape (n, {self.dim}), not {tuple(z.shape)}.")
+        if len(z) <= self.chunk:
+            return self.scene.render(z, **self._settings)
+        return torch.cat([self.scene.render(part, **self._settings) for part in z.split(self.chunk)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scene's class, its resolution and its quality, where it has them."""
+        known = {name: getattr(self.scene, name) for name in ("resolution", "quality") if hasattr(self.scene, name)}
+        return {"mixing": "rendered", "dim": self.dim, "scene": type(self.scene).__qualname__, **known}
+
+    def extra_repr(self) -> str:
+        """The scene, for printing."""
+        return f"{self.scene!r}, dim={self.dim}"

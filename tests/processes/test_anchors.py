@@ -1,0 +1,102 @@
+"""Anchors alone, finite sets, scores on another process, and renderers as mixings."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from identica.data import AugmentedProcess, GaussianBlur, simclr_with_colour
+from identica.distributions import BoxUniform, Conditional, TruncatedNormal
+from identica.mixing import RenderedMixing, mixing_from_dict
+from identica.processes import AnchorProcess, EvaluatedOn, PairProcess
+from identica.processes.anchors import FiniteAnchors
+from identica.training import evaluate
+from tests.processes.painting import Painting
+
+MARGINAL = BoxUniform(10, low=-1.0)
+CONDITIONAL = Conditional(TruncatedNormal, scale=0.1, low=-1.0, high=1.0)
+
+
+def test_a_renderer_is_a_mixing_of_exact_pairs() -> None:
+    scene = Painting()
+    pairs = PairProcess(MARGINAL, CONDITIONAL, RenderedMixing(scene)).sample(6, generator=0)
+    plain = PairProcess(MARGINAL, CONDITIONAL).sample(6, generator=0)
+    assert torch.equal(pairs.z, plain.z) and torch.equal(pairs.z_pos, plain.z_pos)
+    assert pairs.x.dtype == torch.uint8 and pairs.x.shape == (6, 3, 8, 8)
+    assert torch.equal(pairs.x_pos, scene.render(pairs.z_pos))
+
+
+def test_pictures_are_drawn_in_parts() -> None:
+    z = MARGINAL.sample((7,), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(RenderedMixing(Painting(), chunk=3)(z), RenderedMixing(Painting())(z))
+
+
+def test_a_scene_is_asked_not_to_check_where_it_can_do_without() -> None:
+    class Strict(Painting):
+        def render(self, latents: torch.Tensor, *, check: bool = True) -> torch.Tensor:
+            assert not check, "the training step would wait for the device"
+            return super().render(latents)
+
+    assert RenderedMixing(Strict())(torch.zeros(2, 10)).shape == (2, 3, 8, 8)
+
+
+def test_wrong_scenes_and_latents_get_a_sentence() -> None:
+    with pytest.raises(TypeError, match=r"a scene with a method render\(latents\)"):
+        RenderedMixing(torch.exp)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"latents of shape \(n, 10\), not \(2, 9\)"):
+        RenderedMixing(Painting())(torch.zeros(2, 9))
+    with pytest.raises(ValueError, match="was a renderer"):
+        mixing_from_dict(RenderedMixing(Painting()).to_dict())
+
+
+def test_anchors_alone_are_observed_once() -> None:
+    scene = Painting()
+    process = AnchorProcess(MARGINAL, RenderedMixing(scene))
+    scene.drawn = 0
+    pairs = process.to("cpu", torch.float64).sample(5, generator=0)
+    assert scene.drawn == 5 and pairs.z.dtype == torch.float64
+    assert pairs.x_pos is pairs.x and torch.equal(pairs.x, scene.render(pairs.z))
+
+
+def test_a_finite_set_is_drawn_without_repetition(generator: torch.Generator) -> None:
+    latents = MARGINAL.sample((20,), generator=generator)
+    by_tensor = FiniteAnchors(latents, 2 * latents)
+    by_function = FiniteAnchors(latents, lambda index: 2 * latents[index])
+    by_mixing = FiniteAnchors(latents, mixing=RenderedMixing(Painting()))
+    for process in (by_tensor, by_function):
+        pairs = process.to("cpu").sample(20, generator=0)
+        assert torch.equal(pairs.x, 2 * pairs.z)
+        assert torch.equal(pairs.z.sort(dim=0).values, latents.sort(dim=0).values)
+    assert by_mixing.sample(45, generator=0).x.shape == (45, 3, 8, 8)
+    with pytest.raises(ValueError, match="20 latents and 3 observations"):
+        FiniteAnchors(latents, torch.zeros(3, 1))
+
+
+def test_scores_are_computed_on_the_process_that_is_named_for_them() -> None:
+    noise = PairProcess(MARGINAL, CONDITIONAL, lambda z: torch.zeros_like(z) + torch.arange(10.0))
+    process = EvaluatedOn(noise, AnchorProcess(MARGINAL)).to("cpu", torch.float64)
+    assert evaluate(process, lambda x: x, 200).r2.score == pytest.approx(1.0)
+    assert process.to_dict() == noise.to_dict()
+    assert float(process.sample(3, torch.Generator().manual_seed(0)).x.std(dim=0).max()) == 0.0
+
+
+def test_augmented_views_show_one_image_and_know_its_latents() -> None:
+    scene = Painting(16)
+    process = AugmentedProcess(AnchorProcess(MARGINAL, RenderedMixing(scene)), simclr_with_colour())
+    scene.drawn = 0
+    pairs = process.sample(6, generator=0)
+    assert scene.drawn == 6 and pairs.z is pairs.z_pos
+    assert pairs.x.shape == (6, 3, 16, 16) and pairs.x.dtype == torch.float32
+    assert not torch.equal(pairs.x, pairs.x_pos)
+    assert pairs.x.min() >= 0 and pairs.x.max() <= 1
+    plain = AugmentedProcess(process.anchors, GaussianBlur(probability=0.0)).sample(6, generator=0)
+    assert torch.equal(plain.x, plain.x_pos) and torch.equal(plain.x, scene.render(plain.z).float() / 255)
+    assert torch.equal(plain.z, pairs.z)
+
+
+def test_augmentations_that_do_not_fit_say_so_at_once() -> None:
+    vectors = AnchorProcess(MARGINAL)
+    with pytest.raises(ValueError, match="Augmentations take floating-point images"):
+        AugmentedProcess(vectors, simclr_with_colour())
+    with pytest.raises(TypeError, match="is an Augmentation, such as"):
+        AugmentedProcess(vectors, torch.exp)  # type: ignore[arg-type]

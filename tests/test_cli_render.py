@@ -1,0 +1,100 @@
+"""``identica render`` as a person meets it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+import torch
+
+from identica.cli.app import run
+from identica.data import ThreeDIdent
+from identica.render import FACTORS, ThreeDIdentScene
+from identica.report.factor_sheet import draw_factor_sheet, traversal
+
+SMALL = ("--resolution", "16", "--device", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def _one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("IDENTICA_DEBUG", raising=False)
+
+
+def test_a_data_set_is_written_and_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["render", "3dident", "--n", "3", "--out", str(tmp_path), "--split", "train", *SMALL]
+    assert run(arguments) == 0
+    assert "3 images in" in capsys.readouterr().out
+    data = ThreeDIdent(tmp_path, split="train")
+    assert len(data) == 3 and data.size == (16, 16)
+    assert torch.equal(data.images(), ThreeDIdentScene(16).render(data.raw_latents))
+
+    (tmp_path / "train" / "images" / "000001.png").unlink()
+    assert run([*arguments, "--quiet"]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "train")
+    assert torch.equal(ThreeDIdent(tmp_path, split="train").images(), data.images())
+    assert json.loads((tmp_path / "train" / "rendering.json").read_text())["resolution"] == 16
+
+
+def test_splits_and_seeds_have_latents_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    latents = []
+    for name, more in (("a", ["--split", "train"]), ("b", ["--split", "test"]), ("c", ["--seed", "1"])):
+        assert run(["render", "3dident", "--n", "1", "--out", str(tmp_path / name), *SMALL, *more, "--quiet"]) == 0
+        latents.append(ThreeDIdent(Path(capsys.readouterr().out.strip())).raw_latents)
+    assert len({tuple(row[0].tolist()) for row in latents}) == 3
+
+
+def test_mistakes_get_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["render", "3dident", "--n", "1", "--out", str(tmp_path / "set"), *SMALL, "--quiet"]) == 0
+    (tmp_path / "file").write_text("")
+    capsys.readouterr()
+    for arguments, said in (
+        (["render", "teapot"], "There are 3dident and sheet."),
+        (["render", "sheet", "--engine", "povray"], "There are ours and blender."),
+        (["render", "sheet", "--out", str(tmp_path / "a.txt"), "--values", "2", *SMALL], "a .png, .pdf or .svg file"),
+        (["render", "3dident", "--n", "1", "--out", str(tmp_path / "file"), *SMALL], "is a file, and the images need"),
+        (["render", "3dident", "--n", "2", "--out", str(tmp_path / "set"), *SMALL], "was written with other settings"),
+        (["render", "sheet", "--quality", "best", *SMALL], "quality must be one of standard, high"),
+    ):
+        assert run(arguments) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("Error: ") and said in error
+
+
+def test_blender_is_asked_for_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "bpy", None)
+    assert run(["render", "sheet", "--engine", "blender", "--out", str(tmp_path / "a.png")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("Error: The package 'bpy' is not installed; install it with")
+
+
+def test_a_sheet_shows_every_factor_at_every_value(tmp_path: Path) -> None:
+    """In a scene that is black but for the factor that moves, each row brightens from left to right."""
+    moved: list[torch.Tensor] = []
+
+    def render(latents: torch.Tensor) -> torch.Tensor:
+        moved.append(latents)
+        return ((latents.abs().amax(dim=1) + 0.1).clamp(max=1))[:, None, None, None].expand(-1, 3, 4, 4)
+
+    draw_factor_sheet(tmp_path / "sheet.png", render, FACTORS, values=3)
+    assert moved[0].shape == (30, 10) and torch.equal(moved[0], traversal(3))
+    assert [sorted(set(moved[0][3 * k : 3 * k + 3, k].tolist())) for k in range(10)] == [[-1.0, 0.0, 1.0]] * 10
+    assert matplotlib.image.imread(tmp_path / "sheet.png").shape[2] == 4
+    with pytest.raises(ValueError, match="10 factors, and 2 names"):
+        draw_factor_sheet(tmp_path / "sheet.png", render, ("a", "b"))
+
+
+@pytest.mark.slow
+def test_both_engines_draw_the_same() -> None:
+    """On fresh latents, by the mean squared difference of all pixels: 40 dB is one grey value in a hundred."""
+    pytest.importorskip("bpy")
+    from identica.render.blender import BlenderScene
+
+    latents = 2 * torch.rand(4, 10, generator=torch.Generator().manual_seed(0)) - 1
+    ours, theirs = ThreeDIdentScene(224).render(latents), BlenderScene(224, samples=128).render(latents)
+    error = ((ours.double() - theirs.double()) / 255).square().mean(dim=(1, 2, 3))
+    assert bool((-10 * error.log10() > 40).all())
