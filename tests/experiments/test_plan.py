@@ -19,8 +19,10 @@ from identica.experiments.clica import FIGURE2, TABLE1, TABLE2
 from identica.experiments.clica_workshop import SYNTHETIC_AU
 from identica.experiments.laws import UNIFORM, Law, generalized_normal, laplace, normal, vmf
 from identica.experiments.loss_rows import LossRow
+from identica.experiments.mnist_rows import MnistExperiment
 from identica.experiments.parts import make_conditional, make_marginal, make_similarity, matched_temperature
 from identica.experiments.plan import Plan
+from identica.experiments.three_d_ident import ImageExperiment
 from identica.objectives import AlignUniform, InfoNCE
 from identica.similarities import DotProduct, LpSimilarity
 from identica.spaces import Box
@@ -94,6 +96,10 @@ def test_what_does_not_fit_is_a_sentence(law: Law, space: str) -> None:
 def test_every_row_of_every_experiment_can_be_planned(budget: str) -> None:
     seen = set()
     for experiment in catalogue():
+        if isinstance(experiment, ImageExperiment):  # has to be rendered: see test_three_d_ident.py
+            continue
+        if isinstance(experiment, MnistExperiment):  # needs data: see test_mnist_plan.py
+            continue
         for row in experiment.rows:
             if isinstance(row, LossRow):  # many points differ by a number only, and the paper's encoders are large
                 kind = experiment.id, row.dim, row.models

@@ -96,7 +96,8 @@ def test_receipts_hold_what_was_promised(tmp_path: Path, trained: list[str]) -> 
         second.models["supervised"]["shared_with"] == second.models["identity"]["shared_with"] == "clica/table1, row 1"
     )
     assert "shared_with" not in first.models["supervised"] and "shared_with" not in second.models["contrastive"]
-    assert second.seconds < first.seconds and first.scores["contrastive"] != second.scores["contrastive"]
+    assert second.seconds == pytest.approx(second.models["contrastive"]["seconds"], abs=2e-3), "what is shared is free"
+    assert first.scores["contrastive"] != second.scores["contrastive"]
     assert first.scores["identity"] != receipts[1].scores["identity"]  # another seed, another mixing
     assert [len(result.receipts) for result in results] == [2, 2]
     assert not (tmp_path / ".runs").exists()

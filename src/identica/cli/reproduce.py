@@ -24,6 +24,7 @@ def reproduce(
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1; auto takes the GPU where there is one.")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder of the ledgers.")] = Path("results"),
     have: Annotated[list[Path] | None, typer.Option(help="Read results from this folder too.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of data sets such as MNIST; else IDENTICA_DATA.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Train again; new lines are added, none removed.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but the path of the ledger.")] = False,
 ) -> None:
@@ -36,6 +37,7 @@ def reproduce(
       identica reproduce clica/table1 --budget smoke      does everything run? Two minutes on two cores
       identica reproduce clica/table1 --rows 1,5 --seeds 5
       identica reproduce clica/table2 --budget paper --rows 1 --seeds 1
+      identica reproduce aninfonce/figure3 --data DIR     needs MNIST's official files in that folder
     """  # noqa: D301 (\b tells click to keep the lines as they are)
     from identica.cli.plain_warnings import plain_warnings
     from identica.experiments import find, ledger_path
@@ -54,6 +56,7 @@ def reproduce(
                 device=device,
                 out=out,
                 have=have or [],
+                data=data,
                 force=force,
                 quiet=quiet,
             )

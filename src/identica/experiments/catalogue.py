@@ -18,15 +18,35 @@ if TYPE_CHECKING:
 
 SpaceName = Literal["sphere", "box", "unbounded"]
 Theory = Literal["promises", "forbids", "silent"]
-Metric = Literal["r2", "mcc"]
+Metric = Literal["r2", "mcc", "share", "r2_train"]
 DeviceKind = Literal["cpu", "cuda"]
-Model = Literal["identity", "supervised", "contrastive", "aninfonce", "infonce", "ensemble", "tricl"]
+Model = Literal[
+    "identity",
+    "supervised",
+    "contrastive",
+    "aninfonce",
+    "infonce",
+    "ensemble",
+    "tricl",
+    "continued",
+    "larger",
+    "hard",
+    "scan",
+    "vae",
+    "classifier",
+]
 
 #: The columns of the papers' tables, in their order. Identity scores the observations themselves.
 MODELS: tuple[Model, ...] = ("identity", "supervised", "contrastive")
-METRICS: dict[Metric, str] = {"r2": "R²", "mcc": "MCC"}
+METRICS: dict[Metric, str] = {"r2": "R²", "mcc": "MCC", "share": "share", "r2_train": "R² on training images"}
 #: Models whose names are not just capitalised.
-_NAMES: dict[Model, str] = {"aninfonce": "AnInfoNCE", "infonce": "InfoNCE", "tricl": "TriCL"}
+_NAMES: dict[Model, str] = {
+    "aninfonce": "AnInfoNCE",
+    "infonce": "InfoNCE",
+    "tricl": "TriCL",
+    "scan": "True latents",
+    "vae": "VAE",
+}
 PAPERS = {
     "A": "Zimmermann et al., Contrastive Learning Inverts the Data Generating Process (ICML 2021)",
     "W": "its workshop version",
@@ -203,13 +223,26 @@ def find(experiment_id: str, among: Iterable[Experiment] | None = None) -> Exper
 
 def catalogue() -> tuple[Experiment, ...]:
     """Every experiment there is."""
-    from identica.experiments import aninfonce, aninfonce_scaling, clica, clica_workshop
+    from identica.experiments import (
+        aninfonce,
+        aninfonce_hard,
+        aninfonce_mnist,
+        aninfonce_scaling,
+        aninfonce_shift,
+        clica,
+        clica_workshop,
+        three_d_ident,
+    )
 
     return (
         *clica.EXPERIMENTS,
+        *three_d_ident.EXPERIMENTS,
         *clica_workshop.EXPERIMENTS,
         aninfonce.FIGURE2,
+        *aninfonce_mnist.EXPERIMENTS,
         *aninfonce_scaling.EXPERIMENTS,
+        aninfonce_shift.FIGURE6,
+        aninfonce_hard.FIGURE10,
         aninfonce.FIGURE11,
         aninfonce.FIGURE12,
     )

@@ -148,3 +148,62 @@ class Rises(Claim):
             return None
         smallest = min(b - a for a, b in itertools.pairwise(means))
         return Found(smallest >= -self.slack and means[-1] > means[0], smallest)
+
+
+@dataclass(frozen=True)
+class Near(Claim):
+    """In every row the quantity is within ``tolerance`` of ``target``, relatively; found is the one farthest off.
+
+    With ``error``, the standard error of each seed's value, the distance is counted in standard errors of the mean over
+    the seeds instead, and ``tolerance`` says how many.
+    """
+
+    quantity: Quantity
+    target: float
+    tolerance: float
+    error: Quantity | None = None
+
+    def found(self, receipts: Receipts) -> Found | None:
+        """The relative distance of the mean that is farthest from the target, or its standard errors."""
+        distances = []
+        for number in self.rows:
+            mean = self.quantity.mean(receipts.get(number, ()))
+            errors = [] if self.error is None else self.error.of(receipts.get(number, ()))
+            if mean is None or (self.error is not None and not errors):
+                return None
+            unit = sum(error**2 for error in errors) ** 0.5 / len(errors) if errors else abs(self.target)
+            distances.append(abs(mean - self.target) / unit)
+        return Found(max(distances) <= self.tolerance, max(distances))
+
+
+@dataclass(frozen=True)
+class Anticorrelated(Claim):
+    """Over the rows the two quantities are ordered oppositely: Spearman's correlation of the means is below ``bound``.
+
+    Found is that correlation.
+    """
+
+    quantity: Quantity
+    other: Quantity
+    bound: float
+
+    def found(self, receipts: Receipts) -> Found | None:
+        """Spearman's correlation, by Pearson's of the ranks."""
+        ours, theirs = self._means(self.quantity, receipts), self._means(self.other, receipts)
+        if ours is None or theirs is None or len(ours) < 2:
+            return None
+        try:
+            value = statistics.correlation(_ranks(ours), _ranks(theirs))
+        except statistics.StatisticsError:  # one of them is the same everywhere
+            value = 0.0
+        return Found(value < self.bound, value)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """From 1 on; equal values share the mean of their ranks.
+
+    >>> _ranks([0.3, 0.1, 0.3])
+    [2.5, 1.0, 2.5]
+    """
+    ordered = sorted(values)
+    return [ordered.index(value) + (ordered.count(value) + 1) / 2 for value in values]

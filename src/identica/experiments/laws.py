@@ -13,7 +13,16 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Family = Literal["uniform", "vmf", "normal", "laplace", "generalized_normal", "fisher_bingham"]
+Family = Literal["uniform", "vmf", "normal", "laplace", "generalized_normal", "fisher_bingham", "digits", "views"]
+
+_NAMES = {
+    "uniform": "Uniform",
+    "vmf": "vMF",
+    "normal": "Normal",
+    "laplace": "Laplace",
+    "digits": "MNIST",
+    "views": "views",
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class Law:
         """As the tables print it, in few letters."""
         if self.precision is not None:
             return f"Λ = {_runs(self.precision)}"
-        name = {"uniform": "Uniform", "vmf": "vMF", "normal": "Normal", "laplace": "Laplace"}.get(self.family)
+        name = _NAMES.get(self.family)
         if name is None:
             name = f"GenNorm β={self.power:g}" + ("" if self.scale is None else ",")
         if self.concentration is not None:
@@ -84,6 +93,8 @@ def _runs(values: tuple[float, ...]) -> str:
 
 
 UNIFORM = Law("uniform")
+#: Real images, whose latents nobody knows, and what augmentation makes of one.
+DIGITS, VIEWS = Law("digits"), Law("views")
 
 
 def vmf(concentration: float) -> Law:

@@ -67,7 +67,7 @@ class LossPlan(BasePlan):
         if loss.own:
             return EnsembleInfoNCE([self._similarity(loss) for _ in range(kinds)], **settings)
         single = InfoNCE(self._similarity(loss), **settings)
-        return single if kinds == 1 else SharedInfoNCE(single)
+        return SharedInfoNCE(single) if kinds > 1 else single
 
     def _similarity(self, loss: Loss) -> Similarity:
         make: dict[str, Callable[[], Similarity]] = {

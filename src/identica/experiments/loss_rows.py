@@ -62,6 +62,11 @@ class LossRow(Entry):
         return tuple(law.precision for law in (self.conditional, *self.also) if law.precision is not None)
 
     @property
+    def optima(self) -> tuple[tuple[float, ...], ...]:
+        """Where the Λ̂ of each kind of pairs ends: at its Λ, with uniform negatives."""
+        return self.precisions
+
+    @property
     def dim(self) -> int:
         """How many factors there are."""
         return len(self.precisions[0])
@@ -94,9 +99,12 @@ class Plot:
     """One panel: scores of models against one coordinate of the points, ``x``, on a logarithmic axis.
 
     lines: what each line is called and shows; a name that ends in "style" is drawn dashed, beside its content.
-    y: the name of the vertical axis, logarithmic for anything but R².
+    y: the name of the vertical axis, logarithmic for anything but R² and accuracies.
     by: another coordinate; each of its values has lines of its own.
     where: coordinates that points must have to be shown.
+    against: another score to draw them against; then ``x`` is just its name.
+    log: False for a linear horizontal axis, as that of a score always is.
+    least: what is lower is drawn there, so that one wild value does not flatten all others.
     """
 
     title: str
@@ -105,18 +113,29 @@ class Plot:
     y: str = "R²"
     by: str | None = None
     where: Mapping[str, float] = field(default_factory=dict)
+    against: Quantity | None = None
+    log: bool = True
+    least: float | None = None
 
     def shows(self, x: Mapping[str, float]) -> bool:
         """Whether a point with these coordinates is on it."""
-        return self.x in x and all(x.get(name) == value for name, value in self.where.items())
+        return (self.against is not None or self.x in x) and all(
+            x.get(name) == value for name, value in self.where.items()
+        )
 
 
 @dataclass(frozen=True)
 class LossExperiment(Experiment):
-    """A figure of paper B. ``plots`` are its panels; ``details`` the rows of which curves over time are shown."""
+    """A figure of paper B.
+
+    plots: its panels.
+    details: the rows of which curves over time are shown.
+    columns: further columns of its table, headings and scores.
+    """
 
     plots: tuple[Plot, ...] = ()
     details: tuple[str, ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
 
     def plan(self, row: Entry, budget: str, device: DeviceKind) -> BasePlan:
         """What to train for a row."""

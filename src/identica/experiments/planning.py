@@ -8,17 +8,22 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
+from torch import nn
 
-from identica.encoders.base import Encoder
 from identica.experiments.budgets import Recipe
 from identica.experiments.catalogue import Entry, Experiment, Model
 from identica.mixing import InvertibleMLP
 from identica.objectives import Objective
-from identica.processes import EnsembleProcess, PairProcess
+from identica.processes.anchors import DrawsPairs
 from identica.training import Callback, Evaluation, TrainConfig, TrainingRun, derive_seed
+from identica.training.step import Process
+
+if TYPE_CHECKING:
+    from identica.experiments.stages import Stage
+    from identica.experiments.supplies import Supplies
 
 #: Settings that change what is seen of a run, not what comes out of it.
 _WATCHING = ("eval_every", "eval_samples", "checkpoint_every")
@@ -33,6 +38,8 @@ class Measured:
     scores: Mapping[str, float] = field(default_factory=dict)
     per_dimension: Mapping[str, list[float | None]] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
+    #: What it took besides training, where that is to be counted: a VAE, say.
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -47,11 +54,11 @@ class BasePlan(abc.ABC):
     # -- the parts, which subclasses make
 
     @abc.abstractmethod
-    def process(self, model: Model, seed: int) -> PairProcess | EnsembleProcess:
+    def process(self, model: Model, seed: int) -> DrawsPairs:
         """Where the pairs come from. Of one seed all rows have the same mixing."""
 
     @abc.abstractmethod
-    def encoder(self, model: Model, seed: int) -> Encoder:
+    def encoder(self, model: Model, seed: int) -> nn.Module:
         """An untrained encoder that ends in the model's space."""
 
     @abc.abstractmethod
@@ -89,6 +96,36 @@ class BasePlan(abc.ABC):
         """The models of this row."""
         return self.experiment.models_of(self.row)
 
+    def training_process(self, model: Model, seed: int) -> Process:
+        """What a model is trained on; :meth:`process`, on which it is scored, unless the two differ."""
+        return self.process(model, seed)
+
+    def stages(self, model: Model) -> tuple[Stage, ...]:
+        """The runs that a model is trained in, one after the other; none for a single one with ``train_config``."""
+        return ()
+
+    def starts_from(self, model: Model) -> Model | None:
+        """The model of this row with whose trained encoder this one starts; None for an untrained encoder."""
+        return None
+
+    def followers(self, model: Model) -> tuple[Model, ...]:
+        """The models of this row that start from this one."""
+        return tuple(other for other in self.models if self.starts_from(other) == model)
+
+    def computed(self, model: Model, seed: int, device: torch.device) -> Measured:
+        """The result of a model that needs no training, other than the observations themselves."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how {model} is computed.")
+
+    # -- what comes from outside
+
+    def supplied(self, supplies: Supplies) -> Self:
+        """The plan with data sets and what rows share; most need neither."""
+        return self
+
+    def check_supplies(self) -> None:
+        """Raise a sentence if data that it needs are missing or damaged: called before anything is trained."""
+        return
+
     # -- what is seen of a run
 
     def watchers(self, model: Model, seeds: Sequence[int], device: torch.device) -> tuple[Callback, ...]:
@@ -99,6 +136,10 @@ class BasePlan(abc.ABC):
         self, model: Model, seed: int, run: TrainingRun, evaluation: Evaluation, device: torch.device
     ) -> Measured:
         """What is measured of a trained model besides R² and MCC."""
+        return Measured()
+
+    def measured_identity(self, seed: int, device: torch.device) -> Measured:
+        """The same of the observations themselves."""
         return Measured()
 
     # -- as plain data
@@ -120,7 +161,14 @@ class BasePlan(abc.ABC):
 
     @functools.cached_property
     def _model_configs(self) -> dict[Model, dict[str, Any]]:
-        return {model: self._model_config(model) for model in self.models}
+        return {model: self._with_start(model) for model in self.models}
+
+    def _with_start(self, model: Model) -> dict[str, Any]:
+        """A model also depends on all that the one it starts from depends on, which a hash of it stands for."""
+        config, start = self._model_config(model), self.starts_from(model)
+        if start is None:
+            return config
+        return {**config, "starts_from": _hash({**self._latents, "model": self._with_start(start)})}
 
 
 @functools.lru_cache(maxsize=16)

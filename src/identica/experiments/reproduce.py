@@ -20,7 +20,9 @@ from identica.experiments.planning import BasePlan
 from identica.experiments.progress import TableProgress
 from identica.experiments.provenance import choose_device, commit, device_name, versions
 from identica.experiments.receipt import Receipt
-from identica.experiments.runner import ModelResult, Pool, score_identity, train_model, work_of
+from identica.experiments.runner import ModelResult, Pool, score_untrained, train_model, work_of
+from identica.experiments.starts import Start, find_start
+from identica.experiments.supplies import Supplies, data_folder
 from identica.experiments.verdicts import RowResult, row_result
 from identica.training.checkpoint import CheckpointError, require_writable
 
@@ -44,6 +46,7 @@ def reproduce(
     device: str = "auto",
     out: Folder = "results",
     have: Sequence[Folder] = (),
+    data: Folder | None = None,
     force: bool = False,
     quiet: bool = False,
 ) -> tuple[RowResult, ...]:
@@ -53,10 +56,13 @@ def reproduce(
     ``force``, which appends new receipts and leaves the old ones. Interrupted, even killed, it continues
     from there when called again. Several processes may work on one folder: they divide the rows.
 
+    ``data`` is the folder of data sets, for experiments on real data; by default IDENTICA_DATA names it.
+
     Returns the results of the chosen rows with the settings of this budget and device.
     """
     place = choose_device(device)
-    plans = make_plans(experiment, rows, budget, place)
+    supplies = Supplies(data_folder(data), Path(out), place)
+    plans = tuple(plan.supplied(supplies) for plan in make_plans(experiment, rows, budget, place))
     count = find_budget(budget).seeds or experiment.seeds if seeds is None else whole_number(seeds, "seeds")
     work = _Work(experiment, plans, range(count), Path(out), [Path(folder) for folder in have], place, force, quiet)
     work.run()
@@ -121,11 +127,20 @@ class _Work:
             ids = dict.fromkeys((self.experiment.id, *(experiment.id for experiment in catalogue())))
             for folder in dict.fromkeys((*self.have, self.out)):
                 for name in ids:
-                    self.pool.fill(ledger.read(ledger.ledger_path(folder, name)))
+                    self.pool.fill(ledger.read(ledger.ledger_path(folder, name)), replace=False)
 
     def lacking(self, plan: BasePlan, model: Model, seeds: Sequence[int]) -> tuple[int, ...]:
         """The seeds for which a model has to be trained."""
         return tuple(seed for seed in seeds if self.pool.get(plan.model_hashes[model], seed) is None)
+
+    def needed(self, plan: BasePlan, model: Model, seeds: Sequence[int]) -> tuple[int, ...]:
+        """The same, and those of which another model that lacks needs the weights, which nobody has kept."""
+        lacking = set(self.lacking(plan, model, seeds))
+        for follower in plan.followers(model):
+            wanted = self.needed(plan, follower, seeds)
+            folder = self.folders.folder(plan.model_hashes[model])
+            lacking |= {seed for seed in wanted if find_start(folder, seed) is None}
+        return tuple(seed for seed in seeds if seed in lacking)
 
     # -- what is to be done
 
@@ -134,7 +149,10 @@ class _Work:
         tasks = [Task(plan, self.missing(plan, receipts)) for plan in self.plans]
         tasks = [task for task in tasks if task.seeds]
         if not tasks:
+            self._tidy()
             return
+        for task in tasks:
+            task.plan.check_supplies()
         require_folder(self.out, self.path)
         self.look_around()
         with TableProgress(f"{self.experiment.id}, {tasks[0].plan.budget}", quiet=self.quiet) as progress:
@@ -147,6 +165,7 @@ class _Work:
                 progress.ahead = self._ahead(waiting[i:])
                 progress.say(f"Waiting for another process that is working on row {task.plan.row.number}.")
                 self._do(task, progress, wait=True)
+        self._tidy()
 
     def _ahead(self, tasks: Sequence[Task]) -> list[Work]:
         """The training that the tasks need: of models that several rows share only the first."""
@@ -154,8 +173,8 @@ class _Work:
         for task in tasks:
             for model in task.plan.trained:
                 model_hash = task.plan.model_hashes[model]
-                lacking = self.lacking(task.plan, model, task.seeds)
-                new = [seed for seed in lacking if (model_hash, seed) not in counted]
+                needed = self.needed(task.plan, model, task.seeds)
+                new = [seed for seed in needed if (model_hash, seed) not in counted]
                 counted |= {(model_hash, seed) for seed in new}
                 if new:
                     ahead.append(work_of(task.plan, model, len(new)))
@@ -171,41 +190,69 @@ class _Work:
         with ExitStack() as claims:
             for model in plan.trained:
                 name = plan.model_hashes[model]
-                if claimed and not self.lacking(plan, model, task.seeds):
+                if claimed and not self.needed(plan, model, task.seeds):
                     continue
                 if not claims.enter_context(self.folders.claim(name, wait=wait or bool(claimed))):
                     return False
                 claimed.append(name)
                 self.look_around()  # somebody else may have finished it while we waited
-                self._train(plan, model, self.lacking(plan, model, task.seeds), progress)
+                self._train(plan, model, self.needed(plan, model, task.seeds), progress)
             self._write(plan, task.seeds if self.force else self.missing(plan, self.receipts()))
             for name in claimed:
-                self.folders.forget(name)
+                if name not in self._sources([plan]):  # what models start from may serve the next row, too
+                    self.folders.forget(name)
         return True
+
+    @staticmethod
+    def _sources(plans: Iterable[BasePlan]) -> set[str]:
+        """The hashes of the models that others start from."""
+        return {plan.model_hashes[model] for plan in plans for model in plan.trained if plan.followers(model)}
+
+    def _tidy(self) -> None:
+        """Forget what models started from, now that all rows are done."""
+        for name in sorted(self._sources(self.plans)):
+            if self.folders.folder(name).exists():
+                with self.folders.claim(name, wait=False) as ours:
+                    if ours:
+                        self.folders.forget(name)
 
     def _train(self, plan: BasePlan, model: Model, seeds: Sequence[int], progress: TableProgress) -> None:
         """Train a model for these seeds and put it into the pool."""
+        starts = self._starts(plan, model, seeds)
+        seeds = [seed for seed in seeds if starts is None or seed in starts]
         if not seeds:
             return
         progress.begin(f"row {plan.row.number}, {model}", work_of(plan, model, len(seeds)))
         folder = self.folders.folder(plan.model_hashes[model])
-        trained = train_model(plan, model, seeds, device=self.device, folder=folder, callback=progress)
+        trained = train_model(plan, model, seeds, device=self.device, folder=folder, callback=progress, starts=starts)
         self.pool.add(plan.model_hashes[model], trained)
         progress.end()
+
+    def _starts(self, plan: BasePlan, model: Model, seeds: Sequence[int]) -> dict[int, Start] | None:
+        """What a model starts from, by seed; None where nothing. Seeds of which that diverged have failed with it."""
+        source = plan.starts_from(model)
+        if source is None:
+            return None
+        folder, name = self.folders.folder(plan.model_hashes[source]), plan.model_hashes[model]
+        found = {seed: start for seed in seeds if (start := find_start(folder, seed)) is not None}
+        failed = {"hash": name, "failed": f"There is no trained {source} to start from."}
+        self.pool.add(name, {seed: ModelResult({}, {}, failed) for seed in seeds if seed not in found})
+        return found
 
     def _write(self, plan: BasePlan, seeds: Sequence[int]) -> None:
         """One receipt for each seed, from what is in the pool."""
         for seed in seeds:
             found = {model: self.pool.get(plan.model_hashes[model], seed) for model in plan.models}
-            if "identity" in found and found["identity"] is None:
-                found["identity"] = score_identity(plan, seed, self.device)
+            for model in plan.models:
+                if found[model] is None and model not in plan.trained:
+                    found[model] = score_untrained(plan, model, seed, self.device)
             known = {model: result for model, result in found.items() if result is not None}
             receipt = self._receipt(plan, seed, known)
             ledger.append(self.path, receipt)
             self.pool.fill([receipt])  # from here on it is shared with this row
 
     def _receipt(self, plan: BasePlan, seed: int, found: dict[Model, ModelResult]) -> Receipt:
-        config = plan.train_config(plan.trained[0])
+        config = plan.train_config(plan.trained[0]) if plan.trained else None
         failures = [f"{model}: {result.failed}" for model, result in found.items() if result.failed]
         return Receipt(
             experiment=self.experiment.id,
@@ -216,9 +263,9 @@ class _Work:
             scores={model: result.scores for model, result in found.items() if not result.failed},
             per_dimension={model: result.per_dimension for model, result in found.items() if not result.failed},
             models={model: result.info for model, result in found.items()},
-            steps=config.steps,
-            batch=config.batch_size,
-            precision=config.precision,
+            steps=config.steps if config else 0,
+            batch=config.batch_size if config else 0,
+            precision=config.precision if config else "",
             seconds=round(sum(result.seconds for result in found.values()), 3),
             config=plan.config,
             config_hash=plan.config_hash,

@@ -18,8 +18,9 @@ from identica.experiments.catalogue import Model
 from identica.experiments.pace import Work
 from identica.experiments.planning import BasePlan, Measured
 from identica.experiments.receipt import Receipt
+from identica.experiments.stages import train_stages
+from identica.experiments.starts import Start, keep, name_of
 from identica.objectives import Objective
-from identica.processes import EnsembleProcess, PairProcess
 from identica.training import (
     Callback,
     CheckpointError,
@@ -33,6 +34,7 @@ from identica.training import (
     evaluate,
     train_many,
 )
+from identica.training.step import Process
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,16 @@ class Pool:
         """What has just been computed, by seed."""
         self._results |= {(model_hash, seed): result for seed, result in results.items()}
 
-    def fill(self, receipts: Iterable[Receipt]) -> None:
-        """Every model of every receipt that was trained for it, marked with where it comes from."""
+    def fill(self, receipts: Iterable[Receipt], *, replace: bool = True) -> None:
+        """Every model of every receipt that was trained for it, marked with where it comes from.
+
+        Without ``replace`` what is known stays as it is, such as a model that had to be trained again for its weights.
+        """
         for receipt in receipts:
             for model, info in receipt.models.items():
                 if "hash" not in info or "shared_with" in info:
+                    continue
+                if not replace and (info["hash"], receipt.seed) in self._results:
                     continue
                 source = f"{receipt.experiment}, row {receipt.row}"
                 self._results[info["hash"], receipt.seed] = ModelResult(
@@ -85,7 +92,7 @@ class Pool:
 
 
 def train_seeds(
-    processes: Sequence[PairProcess | EnsembleProcess],
+    processes: Sequence[Process],
     encoders: Sequence[nn.Module],
     objectives: Sequence[Objective],
     config: TrainConfig,
@@ -120,26 +127,41 @@ def train_seeds(
 
 def work_of(plan: BasePlan, model: Model, seeds: int) -> Work:
     """The steps that :func:`train_seeds` will take, each for all seeds, for the progress bar."""
-    return Work(f"{plan.loss_label(model)}, {seeds} seeds", plan.train_config(model).steps, model == "supervised")
+    turns = seeds if plan.stages(model) else 1  # stages are trained seed by seed
+    steps = turns * plan.train_config(model).steps
+    return Work(f"{plan.loss_label(model)}, {seeds} seeds", steps, model == "supervised")
 
 
 def train_model(
-    plan: BasePlan, model: Model, seeds: Sequence[int], *, device: torch.device, folder: Path, callback: Callback
+    plan: BasePlan,
+    model: Model,
+    seeds: Sequence[int],
+    *,
+    device: torch.device,
+    folder: Path,
+    callback: Callback,
+    starts: Mapping[int, Start] | None = None,
 ) -> dict[int, ModelResult]:
-    """Train and score a model for each seed, continuing from the checkpoints in ``folder``."""
-    started = _Started()
+    """Train and score a model for each seed, continuing from the checkpoints in ``folder``.
+
+    ``starts``: by seed, the trained encoders that it starts from. Those that others start from are kept in ``folder``.
+    """
+    started, starts = _Started(), {} if starts is None else starts
 
     def attempt() -> tuple[TrainingRun | TrainingDiverged, ...]:
+        watching = [started, callback, *plan.watchers(model, seeds, device)]
+        if plan.stages(model):
+            return train_stages(train_seeds, plan, model, seeds, device=device, folder=folder, callbacks=watching)
         return train_seeds(
-            [plan.process(model, seed) for seed in seeds],
-            [plan.encoder(model, seed) for seed in seeds],
+            [plan.training_process(model, seed) for seed in seeds],
+            [_first_encoder(plan, model, seed, starts.get(seed)) for seed in seeds],
             [plan.objective(model) for _ in seeds],
             plan.train_config(model),
             seeds=[plan.seed(model, seed) for seed in seeds],
             device=device,
-            out=folder / f"seeds-{'-'.join(map(str, seeds))}",
+            out=folder / name_of(seeds, starts),
             resume=True,
-            callbacks=[started, callback, *plan.watchers(model, seeds, device)],
+            callbacks=watching,
         )
 
     try:
@@ -150,10 +172,22 @@ def train_model(
         warnings.warn(f"{error} It is set aside, and the run starts afresh.", stacklevel=2)
         shutil.rmtree(folder, ignore_errors=True)
         runs = attempt()
-    return {
-        seed: _result(plan, model, seed, run, device, together=len(seeds))
-        for seed, run in zip(seeds, runs, strict=True)
-    }
+    results = {}
+    for seed, run in zip(seeds, runs, strict=True):
+        results[seed] = _result(plan, model, seed, run, device, together=1 if plan.stages(model) else len(seeds))
+        if seed in starts:
+            results[seed].info["started_from"] = starts[seed].described
+        if plan.followers(model) and isinstance(run, TrainingRun):
+            keep(folder, seed, run.encoder, {"model": model, "hash": plan.model_hashes[model], "steps": run.step})
+    return results
+
+
+def _first_encoder(plan: BasePlan, model: Model, seed: int, start: Start | None) -> nn.Module:
+    """Untrained, or with the weights it starts from; whitening that was fitted then is not fitted again."""
+    encoder = plan.encoder(model, seed)
+    if start is not None:
+        encoder.load_state_dict(dict(start.weights))
+    return encoder
 
 
 class _Started(Callback):
@@ -182,11 +216,16 @@ def _result(
         return ModelResult({}, {}, info | {"failed": str(error)}, seconds)
 
 
-def score_identity(plan: BasePlan, seed: int, device: torch.device) -> ModelResult:
-    """The observations themselves, scored as if they were the code."""
+def score_untrained(plan: BasePlan, model: Model, seed: int, device: torch.device) -> ModelResult:
+    """Without training: the observations themselves, scored as if they were the code, or what the plan computes."""
     begin = time.monotonic()
+    if model != "identity":
+        found = plan.computed(model, seed, device)
+        info, seconds = {"hash": plan.model_hashes[model], **found.info}, time.monotonic() - begin
+        return ModelResult(dict(found.scores), {k: [*v] for k, v in found.per_dimension.items()}, info, seconds)
     evaluation = _evaluated(plan, "identity", seed, lambda x: x, device)
-    return _scored(evaluation, {"hash": plan.model_hashes["identity"]}, time.monotonic() - begin)
+    measured = plan.measured_identity(seed, device)
+    return _scored(evaluation, {"hash": plan.model_hashes["identity"]}, time.monotonic() - begin, measured)
 
 
 def _evaluated(plan: BasePlan, model: Model, seed: int, encode: Any, device: torch.device) -> Evaluation:
@@ -204,7 +243,7 @@ def _scored(
         raise ValueError("The scores are not finite, as those of codes that are constant.")
     per_dimension = {"r2": evaluation.r2.per_dimension, "mcc": evaluation.mcc.per_dimension, **measured.per_dimension}
     rounded = {name: [_rounded(value) for value in values] for name, values in per_dimension.items()}
-    return ModelResult(scores, rounded, {**info, **measured.info}, seconds)
+    return ModelResult(scores, rounded, {**info, **measured.info}, seconds + measured.seconds)
 
 
 def learning_curve(history: Sequence[Record]) -> dict[str, list[Any]]:

@@ -121,9 +121,9 @@ def judge(row: Entry, model: Model, ours: Stat | None) -> Verdict | None:
         return _unpublished(row, model, ours)
     if model == "identity":
         return _agreement(ours, published)
-    unpromised = model == "infonce" or (model == "contrastive" and row.theory == "silent")
-    if unpromised and published.mean < LOW:
-        return Verdict("as it falls", None)  # nobody recovered it and nobody says one could
+    nobody_did = model == "contrastive" and row.theory == "silent" and published.mean < LOW
+    if nobody_did or model == "infonce":  # which papers set beside what they propose: more is no merit, less no fault
+        return Verdict("as it falls", None)
     if ours.mean >= published.mean - TOLERANCE - _ROUNDING:
         return Verdict("reproduced", True)
     return Verdict(f"short by {published.mean - ours.mean:.2f}", False)
@@ -181,7 +181,8 @@ def row_result(experiment: Experiment, row: Entry, receipts: Iterable[Receipt], 
     chosen = comparable(experiment.id, row.number, receipts, budget)
     cells = []
     for model in experiment.models_of(row):
-        values = [receipt.scores[model][experiment.metric] for receipt in chosen if model in receipt.scores]
+        scores = [receipt.scores.get(model, {}).get(experiment.metric) for receipt in chosen]
+        values = [score for score in scores if score is not None]
         ours = Stat.of(values) if values else None
         cells.append(Cell(model, ours, row.published.get(model), judge(row, model, ours)))
     return RowResult(row, budget, tuple(cells), chosen)

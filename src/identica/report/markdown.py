@@ -10,7 +10,7 @@ from identica.experiments.catalogue import METRICS, PAPERS, Model, Published
 from identica.experiments.transport import transported_mass
 from identica.experiments.verdicts import CurveResult
 from identica.report.results import NO_SCORE, NOT_RUN, Block, Results, Section, hours_text, seconds_text
-from identica.report.results_losses import HEADINGS, found_text, table_rows, unjudged
+from identica.report.results_losses import HEADINGS, found_text, headings, table_rows, unjudged
 
 #: The first words of every such file, by which we know that it may be written over.
 MARK = "<!-- Made by `identica report`"
@@ -131,7 +131,9 @@ def _claimed(block: Block) -> list[str]:
         for one in block.claims
     ]
     parts = [table(("To be shown", "Found", "Verdict"), claims, right=(1,))]
-    return [*parts, table(HEADINGS, table_rows(block), right=(9, 10, 11))] if block.run else parts
+    named = headings(block)
+    right = [k for k, name in enumerate(named) if name in HEADINGS[9:]]
+    return [*parts, table(named, table_rows(block), right=right)] if block.run else parts
 
 
 def _contrastive(result: RowResult) -> tuple[str, ...]:

@@ -104,11 +104,22 @@ def is_number(value: Any) -> bool:
 
 
 def learning_curve(receipt: Receipt, model: str, metric: str) -> list[Point]:
-    """(step, score) for each evaluation during training; empty if the receipt has none."""
+    """(step, score) for each evaluation during training; empty if the receipt has none.
+
+    Of a model that started from a trained one the steps go on from there.
+    """
     info = receipt.models.get(model)
     curve = info.get("curve") if isinstance(info, Mapping) else None
     steps, scores = (curve.get("step"), curve.get(metric)) if isinstance(curve, Mapping) else (None, None)
     if not (isinstance(steps, list) and isinstance(scores, list)):
         return []
     pairs = zip(steps, scores, strict=False)
-    return [(step, score) for step, score in pairs if is_number(step) and is_number(score)]
+    before = steps_before(info)
+    return [(before + step, score) for step, score in pairs if is_number(step) and is_number(score)]
+
+
+def steps_before(info: Any) -> float:
+    """How many steps the encoder had been trained for when the model started."""
+    start = info.get("started_from") if isinstance(info, Mapping) else None
+    steps = start.get("steps") if isinstance(start, Mapping) else None
+    return steps if steps is not None and is_number(steps) else 0

@@ -142,7 +142,7 @@ class Block:
         """Where the numbers come from: machine, settings, versions, commits."""
         return [
             ("Device", self.spread(lambda receipt: receipt.device or "not recorded")),
-            ("Training", self.spread(lambda receipt: f"{receipt.steps:,} steps of {receipt.batch:,} pairs")),
+            ("Training", self.spread(_training)),
             ("Precision", self.spread(lambda receipt: receipt.precision or "not recorded")),
             ("torch", self.spread(lambda receipt: str(receipt.versions.get("torch", "not recorded")))),
             ("Commit", self.spread(lambda receipt: commit_name(receipt.commit))),
@@ -237,6 +237,10 @@ def kind(verdict: Verdict) -> str:
 def rows_named(numbers: Sequence[str]) -> str:
     """``row 3`` or ``rows 1, 2, 11b``."""
     return f"row{_s(numbers)} {', '.join(numbers)}"
+
+
+def _training(receipt: Receipt) -> str:
+    return f"{receipt.steps:,} steps of {receipt.batch:,} pairs" if receipt.steps else "none"
 
 
 def _s(things: Sequence[object]) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
-from identica.diagnostics.theory import Curve, Line
-from identica.experiments import Receipt, RowResult
-from identica.experiments.catalogue import Model, model_name
+from identica.diagnostics.theory import Curve, Line, Matrix
+from identica.experiments import Entry, Receipt, RowResult
+from identica.experiments.catalogue import METRICS, Model, model_name
 from identica.experiments.claims import Quantity
 from identica.experiments.loss_rows import LossExperiment, LossRow, Plot
-from identica.report.receipts import Point, is_number, learning_curve
+from identica.report.receipts import Point, is_number, learning_curve, steps_before
 from identica.report.results import NO_SCORE, NOT_RUN, Block, seconds_text
-from identica.report.theory_charts import curve_chart
+from identica.report.results_mnist import digits
+from identica.report.results_scans import scans
+from identica.report.theory_charts import picture
 
 HEADINGS = ("Row", "Pairs", "Loss", "R²", "Paper", "Content", "Style", "MCC", "Λ̂", "Off by", "Above minimum", "Seconds")
 _Group = tuple[str, str, Literal["line", "dashed"]]
@@ -23,8 +26,35 @@ _GROUPS: tuple[_Group, ...] = (("content", "content_r2", "line"), ("style", "sty
 _WHOLE: tuple[_Group, ...] = (("all factors", "r2", "line"),)
 
 
+def headings(block: Block) -> tuple[str, ...]:
+    """Of the columns of the table: those of all such figures and the experiment's own, less those without any entry."""
+    own = [heading for heading, _ in _own_columns(block)]
+    every = (*HEADINGS[:3], METRICS[block.experiment.metric], *HEADINGS[4:-1], *own, HEADINGS[-1])
+    return tuple(every[k] for k in _filled(block))
+
+
 def table_rows(block: Block) -> Iterator[tuple[str, ...]]:
     """A line for each row and loss, as the headings say; scores in percent, the loss in nats."""
+    columns = _filled(block)
+    for line in _lines(block):
+        yield tuple(line[k] for k in columns)
+
+
+def _own_columns(block: Block) -> tuple[tuple[str, str], ...]:
+    return block.experiment.columns if isinstance(block.experiment, LossExperiment) else ()
+
+
+def _filled(block: Block) -> list[int]:
+    """Which columns are shown: all, or for an experiment with columns of its own those that have an entry."""
+    count, own = len(HEADINGS), len(_own_columns(block))
+    if not own:
+        return list(range(count))
+    lines = list(_lines(block))
+    return [k for k in range(count + own) if k < 5 or k == count + own - 1 or any(line[k] for line in lines)]
+
+
+def _lines(block: Block) -> Iterator[tuple[str, ...]]:
+    """All columns of all lines."""
     for result in block.shown:
         for place, cell in enumerate(result.cells):
             row, receipts = result.row, result.receipts
@@ -32,13 +62,14 @@ def table_rows(block: Block) -> Iterator[tuple[str, ...]]:
             yield (
                 row.number if place == 0 else "",
                 _pairs(result) if place == 0 else "",
-                row.losses[cell.model].label if isinstance(row, LossRow) else model_name(cell.model),
+                _loss_label(row, cell.model),
                 none if cell.ours is None else f"{cell.ours} ({cell.ours.seeds})",
                 "" if cell.published is None else str(cell.published),
                 *(_percent(receipts, cell.model, score) for score in ("content_r2", "style_r2", "mcc")),
                 _learned(result, cell.model),
                 _percent(receipts, cell.model, "precision_error", " %"),
                 _mean(receipts, cell.model, "excess_loss", ".4f"),
+                *(_percent(receipts, cell.model, score) for _, score in _own_columns(block)),
                 seconds_text(result.seconds) if place == 0 and receipts else "",
             )
 
@@ -55,6 +86,11 @@ def found_text(value: float) -> str:
 def unjudged(block: Block) -> str:
     """Why a sentence has no verdict."""
     return "not enough results" if block.run else NOT_RUN
+
+
+def _loss_label(row: Entry, model: Model) -> str:
+    loss = row.losses.get(model) if isinstance(row, LossRow) else None
+    return model_name(model) if loss is None else loss.label
 
 
 def _pairs(result: RowResult) -> str:
@@ -80,7 +116,7 @@ def precisions(result: RowResult, model: Model, kind: int = 0) -> list[tuple[flo
     if not isinstance(row, LossRow) or (len(row.precisions) > 1 and not row.losses[model].own):
         return []
     name = "precision" if kind == 0 else f"precision {kind + 1}"
-    truth = sorted(row.precisions[kind])
+    truth = sorted(row.optima[kind])
     found = []
     for receipt in result.receipts:
         values = receipt.per_dimension.get(model, {}).get(name, [])
@@ -100,6 +136,8 @@ def _learned(result: RowResult, model: Model) -> str:
     temperatures = _entries(result, model, "temperature")
     if temperatures:
         return f"τ = {statistics.fmean(temperatures):.4f}"
+    if not kinds and (entries := _entries(result, model, "precision")):
+        return _range(entries)  # learned from views, of which nobody knows Λ
     for kind in range(kinds):
         blocks = groupby(precisions(result, model, kind), key=lambda pair: pair[0])
         ranges = [[value for _, value in block] for _, block in blocks]
@@ -131,14 +169,15 @@ def panels(block: Block) -> list[tuple[str, str]]:
     if not isinstance(experiment, LossExperiment) or not block.run:
         return []
     drawn = [(plot.title, _plot(block, plot)) for plot in experiment.plots]
-    curves = [(title, curve) for title, curve in drawn if curve is not None]
+    curves: list[tuple[str, Curve | Matrix]] = [(title, curve) for title, curve in drawn if curve is not None]
     scatter = _precision_scatter(block)
     if scatter is not None:
         curves.append((scatter.title, scatter))
     for result in block.run:
+        curves += [(curve.title, curve) for curve in (*scans(result), *digits(result))]
         if result.row.number in experiment.details:
             curves += [(curve.title, curve) for curve in (*_over_time(result), *_similarities(result))]
-    return [(title, curve_chart(curve)) for title, curve in curves]
+    return [(title, picture(curve)) for title, curve in curves]
 
 
 def _plot(block: Block, plot: Plot) -> Curve | None:
@@ -150,11 +189,17 @@ def _plot(block: Block, plot: Plot) -> Curve | None:
     for value, group in groups.items():
         prefix = "" if value is None else f"{plot.by} {value:g}, "
         for name, quantity in plot.lines:
-            points = [(result.row.x[plot.x], quantity.mean(result.receipts)) for result in group]
-            known = sorted((x, y) for x, y in points if y is not None)
+            points = [(_where(plot, result), quantity.mean(result.receipts)) for result in group]
+            least = -math.inf if plot.least is None else plot.least
+            known = sorted((x, max(y, least)) for x, y in points if x is not None and y is not None)
             if known:
                 lines.append(Line(f"{prefix}{name}", tuple(known), "dashed" if name.endswith("style") else "line"))
-    return Curve(plot.title, plot.x, plot.y, tuple(lines), log_x=True, log_y=plot.y != "R²") if lines else None
+    log_x, log_y = plot.log and plot.against is None, not plot.y.startswith(("R²", "accuracy"))
+    return Curve(plot.title, plot.x, plot.y, tuple(lines), log_x=log_x, log_y=log_y) if lines else None
+
+
+def _where(plot: Plot, result: RowResult) -> float | None:
+    return result.row.x[plot.x] if plot.against is None else plot.against.mean(result.receipts)
 
 
 def _precision_scatter(block: Block) -> Curve | None:
@@ -230,4 +275,5 @@ def _entries_by_step(receipt: Receipt, model: Model) -> list[tuple[Point, ...]]:
         return []
     known = [(step, row) for step, row in zip(steps, rows, strict=False) if is_number(step) and isinstance(row, list)]
     count = min((len(row) for _, row in known), default=0)
-    return [tuple((step, row[k]) for step, row in known if is_number(row[k])) for k in range(count)]
+    before = steps_before(info)
+    return [tuple((before + step, row[k]) for step, row in known if is_number(row[k])) for k in range(count)]

@@ -16,7 +16,7 @@ from identica.report.page import render
 from identica.report.receipts import Point, learning_curve
 from identica.report.results import Block, Results, hours_text, seconds_text
 from identica.report.results_charts import FigurePoint, Pair, Spent, comparison, figure, learning, spent_chart
-from identica.report.results_losses import HEADINGS, found_text, panels, table_rows, unjudged
+from identica.report.results_losses import found_text, headings, panels, table_rows, unjudged
 
 #: What every such page carries in its head, by which we know that it may be written over.
 MARK = '<meta name="generator" content="identica report">'
@@ -53,7 +53,7 @@ def results_page(results: Results, notes: Sequence[str] = ()) -> str:
         curves=_curves,
         learning=_learning,
         panels=lambda block: [(title, Markup(chart)) for title, chart in panels(block)],
-        loss_headings=HEADINGS,
+        loss_headings=headings,
         loss_rows=table_rows,
         found=found_text,
         unjudged=unjudged,
@@ -161,7 +161,8 @@ class _Learning:
 def _learning(block: Block) -> list[tuple[RowResult, Markup]]:
     """The learning curves of all rows that were run, drawn to the same scale."""
     first = block.experiment.metric
-    metrics: list[Metric] = [first, *(name for name in METRICS if name != first)]
+    both: tuple[Metric, ...] = ("r2", "mcc")
+    metrics: list[Metric] = [first, *(name for name in both if name != first)]
     rows = []
     for result in block.run:
         found = [

@@ -1,0 +1,250 @@
+"""Tables 4 and 5: what they say, what their plans are made of, and that they are trained in stages, once for both."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from identica.data import AugmentedProcess
+from identica.encoders import ResNetEncoder
+from identica.experiments import catalogue, find
+from identica.experiments import three_d_ident_budgets as budgets
+from identica.experiments import three_d_ident_plan as plans
+from identica.experiments.reproduce import reproduce
+from identica.experiments.stages import joined
+from identica.experiments.three_d_ident import TABLE4, TABLE5, ImageRow
+from identica.experiments.three_d_ident_budgets import RECIPES, Resolution, recipe_of
+from identica.experiments.three_d_ident_plan import ImagePlan
+from identica.objectives import InfoNCE, Supervised
+from identica.processes import AnchorProcess, EvaluatedOn, PairPool, PairProcess, SnappedProcess
+from identica.similarities import Annealed, DotProduct, LpSimilarity
+from identica.spaces import Box, Euclidean, Sphere
+from identica.training import Record, TrainConfig, TrainingRun
+from tests.processes.painting import Painting
+
+# Typed from the tables a second time: R² on test and on training images.
+TEST = {"1": 96.73, "1b": 96.73, "1c": 96.73, "2": 96.43, "3": 96.87, "4": 65.74, "5": 45.51}
+TRAIN = {"1": 97.83, "1b": 97.83, "1c": 97.83, "2": 97.72, "3": 97.95, "4": 66.73, "5": 45.94}
+
+
+def plan(number: str, budget: str = "fast", device: str = "cuda", table: str = "4") -> ImagePlan:
+    experiment = {"4": TABLE4, "5": TABLE5}[table]
+    made = experiment.plan(experiment.row(number), budget, device)  # type: ignore[arg-type]
+    assert isinstance(made, ImagePlan)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _painted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scene that takes no time."""
+    plans.rendered_set.cache_clear()
+    monkeypatch.setattr(plans, "scene_of", lambda size: Painting(size))
+
+
+# What the tables say
+
+
+def test_the_figures_are_those_of_the_tables() -> None:
+    for table, figures in ((TABLE4, TEST), (TABLE5, TRAIN)):
+        assert {row.number: row.published["contrastive"].mean for row in table.rows} == figures
+        assert table in catalogue() and find(table.id) is table
+    assert {row.published["supervised"].mean for row in TABLE4.rows} == {98.67}
+    assert {row.published["supervised"].mean for row in TABLE5.rows} == {99.98}
+    assert str(TABLE4.row("1").published["identity"]) == "5.25 ± 1.20"
+
+
+def test_row_1_is_there_under_three_labelled_protocols() -> None:
+    rows = [TABLE4.row(number) for number in ("1", "1b", "1c")]
+    assert [row.label for row in rows] == [
+        "3DIdent, Normal 0.1, snapped → Box, Normal",
+        "3DIdent, Normal 0.26, exact → Box, Normal",
+        "3DIdent, Normal 0.1, exact → Box, Normal",
+    ]
+    assert all(row.note and isinstance(row, ImageRow) and row.match for row in rows)
+    assert [row.spread for row in rows if isinstance(row, ImageRow)] == [0.26, 0.26, 0.1]
+    laplace = TABLE4.row("3")
+    assert isinstance(laplace, ImageRow) and laplace.spread == pytest.approx(0.26, rel=1e-3)
+    assert TABLE4.row("5").label == "3DIdent, augmented views → Sphere, vMF κ=1"
+
+
+# What the plans are made of
+
+
+def test_the_papers_protocol_to_the_letter() -> None:
+    paper = plan("1", "paper")
+    (stage,) = paper.stages("contrastive")
+    assert stage.config == TrainConfig(
+        steps=200_000,
+        batch_size=512,
+        lr=1e-4,
+        eval_every=3333,
+        eval_samples=4096,
+        checkpoint_every=20_000,
+        precision="tf32",
+    )
+    encoder, objective = paper.encoder("contrastive", 0), paper.objective("contrastive")
+    assert isinstance(encoder, ResNetEncoder) and encoder.space == Box(10) and encoder.learn_bound
+    assert isinstance(objective, InfoNCE) and objective.self_negatives is True
+    assert objective.similarity.to_dict() == LpSimilarity(2, 1.0).to_dict()
+    assert paper.recipe.test_images == 25_000 and paper.recipe.rendered == 250_000 and paper.recipe.last_size == 224
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "space"),
+    [("1", SnappedProcess, Box), ("1b", PairProcess, Box), ("2", PairProcess, Euclidean), ("4", PairProcess, Sphere)],
+)
+def test_pairs_come_from_where_the_row_says(number: str, kind: type, space: type) -> None:
+    made = plan(number, "smoke")
+    process = made.pairs("contrastive", Resolution(8, 1, 1e-3, pool=12, refresh=3))
+    assert isinstance(process, EvaluatedOn) and isinstance(process.process, PairPool)
+    assert isinstance(process.process.process, kind)
+    pairs = process.sample(5, torch.Generator().manual_seed(0))
+    assert pairs.x.shape == (5, 3, 8, 8) and pairs.x.dtype == torch.uint8
+    assert -1 <= pairs.z.min() < -0.5 and not torch.equal(pairs.z, pairs.z_pos)
+    assert isinstance(made.encoder("contrastive", 0).space, space)
+    assert not isinstance(made.pairs("contrastive", Resolution(8, 1, 1e-3)).process, PairPool)  # type: ignore[attr-defined]
+
+
+def test_views_and_regression_look_at_single_images() -> None:
+    resolution = Resolution(16, 1, 1e-3, pool=12, refresh=3)
+    views = plan("5", "smoke").pairs("contrastive", resolution).process  # type: ignore[attr-defined]
+    assert isinstance(views, AugmentedProcess) and isinstance(views.anchors, PairPool)
+    pairs = views.sample(4, 0)
+    assert torch.equal(pairs.z, pairs.z_pos) and not torch.equal(pairs.x, pairs.x_pos)
+    supervised = plan("1", "smoke").pairs("supervised", resolution).process  # type: ignore[attr-defined]
+    assert isinstance(supervised.process, AnchorProcess)
+    assert len(supervised.sample(4, torch.Generator().manual_seed(0)).x) == 4 and len(supervised._kept) == 2
+    assert plan("1").encoder("supervised", 0).space == Euclidean(10)
+    assert isinstance(plan("1").objective("supervised"), Supervised)
+
+
+@pytest.mark.parametrize("number", ["1", "3", "5"])
+def test_parts_fit_together_and_settings_are_plain_data(number: str) -> None:
+    made = plan(number, "smoke", "cpu")
+    for model in made.trained:
+        process = made.pairs(model, Resolution(8, 1, 1e-3))
+        pairs = process.sample(4, torch.Generator().manual_seed(0))
+        assert made.objective(model).compute(made.encoder(model, 0), pairs).loss.isfinite()
+    assert json.loads(json.dumps(made.config)) == made.config
+
+
+def test_temperatures_match_the_pairs_and_fall_once() -> None:
+    fast = plan("1b")
+    first, *_, last = (stage.objective() for stage in fast.stages("contrastive"))
+    assert isinstance(first, InfoNCE) and isinstance(first.similarity, Annealed)
+    assert first.similarity.similarity.to_dict() == LpSimilarity(2, 2 * 0.26**2).to_dict()
+    assert (first.similarity.factor.start, first.similarity.factor.end) == (10.0, 2.0)
+    assert isinstance(last, InfoNCE) and isinstance(last.similarity, Annealed)
+    assert (last.similarity.factor.start, last.similarity.factor.end) == (2.0, 2.0)
+    sphere = plan("4").objective("contrastive")
+    assert isinstance(sphere, InfoNCE) and sphere.similarity.to_dict() == DotProduct(1.0).to_dict()
+
+
+def test_small_images_come_first() -> None:
+    sizes = [stage.name for stage in plan("1b").stages("contrastive")]
+    assert sizes == ["1-64-pixels", "2-128-pixels", "3-224-pixels"]
+    assert plan("1b").train_config("contrastive").steps == sum(r.steps for r in RECIPES["fast"]["cuda"].resolutions)
+
+
+def test_both_tables_share_every_model_and_rows_share_the_baselines() -> None:
+    numbers = ("1", "1b", "2", "5")
+    hashes = [plan(number).model_hashes for number in numbers]
+    assert [plan(number, table="5").model_hashes for number in numbers[::2]] == hashes[::2]
+    assert len({each["contrastive"] for each in hashes}) == len(numbers)
+    assert len({each["supervised"] for each in hashes}) == len({each["identity"] for each in hashes}) == 1
+
+
+def test_sets_begin_alike_and_are_rendered_once() -> None:
+    assert torch.equal(plans.latents_of("train", 20), plans.latents_of("train", 50)[:20])
+    assert not torch.equal(plans.latents_of("train", 20), plans.latents_of("test", 20))
+    images = plans.RenderedSet("test", 30, 8)
+    first, again = images.sample(30, 0), images.to("cpu").sample(30, 1)
+    assert plans.rendered_set.cache_info().misses == 1
+    assert torch.equal(first.z.sort(dim=0).values, again.z.sort(dim=0).values)
+    small = plans.RenderedSet("test", 30, 8, pixels=2).sample(30, 0)
+    expected = first.x.float().unflatten(2, (2, 4)).unflatten(4, (2, 4)).mean(dim=(3, 5)) / 255
+    assert torch.allclose(small.x, expected.flatten(1), atol=1e-5)
+    few = plans.RenderedSet("test", 30, 8).sample(3, 5)  # a look at a few does without the others
+    assert torch.equal(few.x, Painting(8).render(few.z)) and plans.rendered_set.cache_info().misses == 1
+
+
+def test_an_unknown_budget_gets_a_sentence() -> None:
+    row = TABLE4.row("1")
+    assert isinstance(row, ImageRow)
+    with pytest.raises(ValueError, match="No such budget 'fats'. Did you mean 'fast'?"):
+        recipe_of(row, "fats", "cpu")
+
+
+# Trained in stages
+
+
+def test_stages_are_one_run_in_the_end() -> None:
+    def run(steps: int, seconds: float, score: float) -> TrainingRun:
+        history = (Record(0, 0.5, {"r2": 0.0}), Record(steps, seconds, {"r2": score}))
+        config = TrainConfig(steps=steps)
+        return TrainingRun(torch.nn.Identity(), Supervised(), config, history, seconds, steps, seed=0)
+
+    whole = joined([run(3, 2.0, 0.1), run(5, 7.0, 0.9)])
+    assert (whole.step, whole.seconds, whole.config.steps) == (8, 9.0, 5)
+    assert [(record.step, record.seconds) for record in whole.history] == [(0, 0.5), (3, 2.0), (3, 2.5), (8, 9.0)]
+
+
+TINY = dataclasses.replace(
+    RECIPES["smoke"]["cpu"],
+    resolutions=(Resolution(8, 1, 1e-3, pool=8), Resolution(16, 2, 1e-3)),
+    batch_size=4,
+    test_images=128,
+    rendered=20,
+)
+
+
+def test_a_row_is_trained_scored_and_shared_and_continues_where_it_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(budgets.RECIPES, "smoke", {"cpu": TINY, "cuda": TINY})
+    table4, table5 = (dataclasses.replace(table, models=("identity", "contrastive")) for table in (TABLE4, TABLE5))
+
+    class Stopped(Exception):
+        pass
+
+    with monkeypatch.context() as patched:  # stopped at the first evaluation of the second stage
+        sizes: list[int] = []
+
+        def sample(self: plans.RenderedSet, n: int, generator: object) -> object:
+            sizes.append(self.size)
+            if self.size == 16:
+                raise Stopped
+            return original(self, n, generator)  # type: ignore[arg-type]
+
+        original = plans.RenderedSet.sample
+        patched.setattr(plans.RenderedSet, "sample", sample)
+        with pytest.raises(Stopped):
+            reproduce(table4, rows=["1"], budget="smoke", device="cpu", out=tmp_path, quiet=True)
+        assert sizes[-1] == 16 and len(list(tmp_path.rglob("1-8-pixels/checkpoint.safetensors"))) == 1
+
+    (result,) = reproduce(table4, rows=["1"], budget="smoke", device="cpu", out=tmp_path, quiet=True)
+    (receipt,) = result.receipts
+    info, curve = receipt.models["contrastive"], receipt.models["contrastive"]["curve"]
+    assert curve["step"] == [0, 1, 1, 3] and info["steps"] == 3
+    assert len(info["curve_seconds"]) == 4 and info["factors"][7] == "object hue"
+    assert (
+        {"r2", "mcc", "r2_train", "mcc_train"} == set(receipt.scores["contrastive"]) == set(receipt.scores["identity"])
+    )
+    assert all(len(values) == 10 for values in receipt.per_dimension["contrastive"].values())
+    assert json.loads(receipt.to_json())["config"]["contrastive"]["pairs"]["rendered"] == 20
+
+    (train,) = reproduce(table5, rows=["1"], budget="smoke", device="cpu", out=tmp_path, quiet=True)
+    assert train.receipts[0].models["contrastive"]["shared_with"] == "clica/table4, row 1"
+    ours = train["contrastive"].ours
+    assert ours is not None and ours.mean == pytest.approx(100 * receipt.scores["contrastive"]["r2_train"])
+
+
+@pytest.mark.slow
+def test_the_smoke_budget_runs_with_the_real_scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    results = reproduce(TABLE4, budget="smoke", device="cpu", out=tmp_path, quiet=True)
+    assert len(results) == 7 and all(result.receipts and not result.failures for result in results)

@@ -1,0 +1,51 @@
+"""On a GPU: digits and views are made inside the captured step, for several seeds at once."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from identica.experiments import find
+from identica.experiments.mnist_budgets import RECIPES
+from identica.experiments.mnist_rows import VaeSettings
+from identica.experiments.runner import train_model
+from identica.experiments.supplies import Supplies
+from identica.training import Callback
+from tests.experiments.digits import write_digits
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+RECIPE = replace(
+    RECIPES["smoke"]["cuda"],
+    steps=40,
+    precision="tf32",
+    vae=VaeSettings(hidden=(32, 16), epochs=3, batch_size=32),
+    views_each=50,
+)
+
+
+@pytest.fixture
+def supplies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supplies:
+    return Supplies(write_digits(tmp_path / "data", monkeypatch), tmp_path / "out", torch.device("cuda"))
+
+
+@pytest.mark.parametrize(("name", "row"), [("aninfonce/figure3", "C"), ("aninfonce/mnist-views", "1")])
+def test_two_seeds_are_trained_in_one_captured_step(name: str, row: str, supplies: Supplies, tmp_path: Path) -> None:
+    experiment = find(name)
+    plan: Any = replace(experiment.plan(experiment.row(row), "smoke", "cuda"), recipe=RECIPE, supplies=supplies)
+    for model in plan.trained:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*(captured|take turns).*")  # it must be captured, and mapped
+            results = train_model(
+                plan, model, [0, 1], device=torch.device("cuda"), folder=tmp_path / model, callback=Callback()
+            )
+        assert all(result.failed is None for result in results.values())
+        assert results[0].scores["r2"] != results[1].scores["r2"]
