@@ -5,8 +5,9 @@
     python benchmarks/recipe.py --new FILE       train what the lines of a file describe; prints them with curves
 
 Each line of recipe.jsonl is one run, seed 0: settings, and a curve of [step, R², MCC, loss]. Those of the H200 are in
-TF32 unless they say otherwise, and some of them older than the fused kernels, whose rounding is another. Runs with
-another optimiser, averaged weights or a growing batch are not captured: a plain loop here trains them.
+TF32 unless they say otherwise, and some of them older than the fused kernels, whose rounding is another ("cut_off":
+operands were not rounded yet). A line with "table_seed" is a run of the table, with that seed and a changed recipe.
+Runs with another optimiser, averaged weights or a growing batch are not captured: a plain loop here trains them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import copy
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,10 @@ from torch import Tensor, nn
 
 import identica as idt
 from identica.experiments import find
+from identica.experiments.budgets import find_budget
+from identica.experiments.catalogue import Row
 from identica.experiments.parts import make_conditional, make_marginal, make_space, power_of
+from identica.experiments.plan import Plan
 
 RUNS = Path(__file__).with_name("recipe.jsonl")
 #: What a line does not name.
@@ -89,6 +94,9 @@ def parts(run: dict[str, Any]) -> tuple[idt.PairProcess, nn.Module, idt.InfoNCE]
 
 def train(run: dict[str, Any]) -> list[list[float]]:
     """One run, on the GPU if there is one; its curve of [step, R², MCC, loss]."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if "table_seed" in run:
+        return curve_of(train_as_in_the_table(run, device))
     steps = run["steps"]
     config = idt.TrainConfig(
         steps=steps,
@@ -98,11 +106,26 @@ def train(run: dict[str, Any]) -> list[list[float]]:
         eval_every=steps // run["evaluations"],
         precision=run["precision"],
     )
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if run["muon_lr"] or run["average"] or run["grow_from"]:
         return train_by_hand(run, config, device)
-    history = idt.train(*parts(run), config, device=device, quiet=True).history
-    return [[record.step, record["r2"], record["mcc"], record.terms.get("loss", 0.0)] for record in history]
+    return curve_of(idt.train(*parts(run), config, device=device, quiet=True))
+
+
+def curve_of(run: idt.TrainingRun) -> list[list[float]]:
+    """The evaluations of a run."""
+    return [[record.step, record["r2"], record["mcc"], record.terms.get("loss", 0.0)] for record in run.history]
+
+
+def train_as_in_the_table(run: dict[str, Any], device: torch.device) -> idt.TrainingRun:
+    """What ``identica reproduce`` trains for this row and seed, but for the changes in ``run["recipe"]``."""
+    experiment, seed = find(run["experiment"]), run["table_seed"]
+    row = experiment.row(run["row"])
+    assert isinstance(row, Row)
+    recipe = replace(find_budget("fast").recipe(row, "cuda" if device.type == "cuda" else "cpu"), **run["recipe"])
+    plan = Plan(experiment, row, "fast", recipe)
+    model_parts = plan.process("contrastive", seed), plan.encoder("contrastive", seed), plan.objective("contrastive")
+    config, source = plan.train_config("contrastive"), plan.seed("contrastive", seed)
+    return idt.train(*model_parts, config, seed=source, device=device, quiet=True)
 
 
 def train_by_hand(run: dict[str, Any], config: idt.TrainConfig, device: torch.device) -> list[list[float]]:
@@ -170,7 +193,7 @@ def main() -> None:
     chosen = [int(number) for number in options.again.split(",") if number] or range(len(runs))
     for number in chosen:
         settings = {name: value for name, value in runs[number].items() if name != "curve"}
-        _, r2, mcc, loss = runs[number]["curve"][-1]
+        _, r2, mcc, loss = (float("nan") if value is None else value for value in runs[number]["curve"][-1])
         print(f"{number:>3}  R² {r2:.4f}  MCC {mcc:.4f}  loss {loss:.4f}  {json.dumps(settings)}", flush=True)
         if options.again:
             evaluations = sum(step > 0 for step, *_ in runs[number]["curve"])

@@ -176,3 +176,14 @@ def test_broken_links_are_caught(tmp_path: Path) -> None:
     good = "## Own\n[a](there.md) [b](there.md#a-title-here) [c](#own) [d](https://example.org) `[e](x)`\n"
     index.write_text(good + '[f](gone.md) [g](there.md#no) ![h](gone.png) <img src="gone.svg">', encoding="utf-8")
     assert broken_links(index) == ["gone.md", "there.md#no", "gone.png", "gone.svg"]
+
+
+def test_the_results_are_those_of_the_receipts() -> None:
+    from identica.report.markdown import markdown
+    from identica.report.receipts import load
+    from identica.report.results import gather
+
+    receipts, notes = load(ROOT / "results")
+    assert receipts and not notes
+    text = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
+    assert text == markdown(gather(receipts)), "RESULTS.md is out of date: run 'identica report' and commit it"

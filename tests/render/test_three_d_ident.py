@@ -26,7 +26,7 @@ def test_shapes_and_dtypes(small: ThreeDIdentScene) -> None:
     pictures = small.render(latents)
     assert pictures.shape == (3, 3, 32, 32) and pictures.dtype == torch.uint8
     values = small.render(latents, dtype=torch.float32)
-    assert values.dtype == torch.float32 and 0.0 <= values.min() and values.max() <= 1.0
+    assert values.dtype == torch.float32 and values.min() >= 0.0 and values.max() <= 1.0
     assert ((values * 255 + 0.5).to(torch.uint8) == pictures).all()
     assert small.render(latents.double(), dtype=torch.float64).dtype == torch.float64
     assert small.render(latents[:0]).shape == (0, 3, 32, 32)

@@ -40,7 +40,7 @@ def smith(cosine: Number) -> Number:
     """Smith's λ of a Beckmann surface of roughness 0.35, in its rational approximation."""
     # a = 1 / (roughness · tan), and beyond 1.6 the approximation is 0
     a = cosine / (0.35 * xp.sqrt(xp.clamp(1.0 - cosine * cosine, 1e-7, 1.0)))
-    a = xp.clamp(a, 1e-3, 1.6)
+    a = xp.clamp(a, 1e-5, 1.6)
     return xp.where(a < 1.6, (1.0 - 1.259 * a + 0.396 * a * a) / (a * (3.535 + 2.181 * a)), 0.0)
 
 
@@ -49,18 +49,6 @@ def beckmann(nl: Number, nv: Number, nh: Number) -> Number:
     cosine2 = xp.clamp(nh * nh, 1e-4, 1.0)
     d = xp.exp((1.0 - 1.0 / cosine2) / 0.1225) / (0.38484510006474965 * cosine2 * cosine2)
     return 0.25 * d / ((1.0 + smith(nl) + smith(nv)) * nv)
-
-
-def reflect_tinted(nl: Number, nv: Number, nh: Number, hv: Number) -> Number:
-    """What the surface's colour is multiplied by: Lambert and velvet, mixed by Fresnel(1.4), under Fresnel(1.2)."""
-    inner = fresnel(nv, 1.4)
-    matt = (1.0 - inner) * nl * 0.3183098861837907 + inner * velvet(nl, nv, nh, hv)
-    return (1.0 - fresnel(nv, 1.2)) * matt
-
-
-def reflect_glossy(nl: Number, nv: Number, nh: Number) -> Number:
-    """What does not depend on the surface's colour: Beckmann of a grey of 0.8, mixed in by Fresnel(1.2)."""
-    return 0.8 * fresnel(nv, 1.2) * beckmann(nl, nv, nh)
 
 
 def smoothstep(x: Number) -> Number:
@@ -150,10 +138,17 @@ def disk_irradiance(axial: Number, distance: Number, inverse: Number) -> Number:
 def reflect(nl: Number, nv: Number, lv: Number) -> tuple[Number, Number]:
     """What of a unit of irradiance goes to the camera: times the surface's colour, and whatever its colour.
 
-    From the cosines between normal, light and view. With h ∝ l + v, h·v = √((1 + l·v) / 2), n·h = (n·l + n·v) / 2h·v.
+    From the cosines between normal, light and view. Lambert and velvet, of the surface's colour, are mixed by
+    Fresnel(1.4); that and Beckmann, of a grey of 0.8, by Fresnel(1.2). With h ∝ l + v, h·v = √((1 + l·v) / 2) and
+    n·h = (n·l + n·v) / 2h·v. A smooth normal may point away from the camera though the surface does not: then only
+    Lambert is left.
     """
+    facing = xp.where(nv > 0.0, 1.0, 0.0)
     nl = xp.clamp(nl, 0.02, 1.0)
-    nv = xp.clamp(nv, 0.0001, 1.0)
+    nv = xp.clamp(xp.abs(nv), 0.0001, 1.0)
     hv = xp.sqrt(xp.clamp(0.5 + 0.5 * lv, 0.0001, 1.0))
     nh = xp.clamp((nl + nv) / (2.0 * hv), 0.0, 1.0)
-    return reflect_tinted(nl, nv, nh, hv) / nl, reflect_glossy(nl, nv, nh) / nl
+    inner = fresnel(nv, 1.4)
+    outer = fresnel(nv, 1.2)
+    matt = (1.0 - inner) * 0.3183098861837907 + inner * facing * velvet(nl, nv, nh, hv) / nl
+    return (1.0 - outer) * matt, 0.8 * outer * facing * beckmann(nl, nv, nh) / nl

@@ -32,13 +32,24 @@ class Hits:
 
 def project(vertices: Tensor, rotation: Tensor, location: Tensor, resolution: int, supersampling: int) -> Tensor:
     """Vertices on the screen: column and row in samples, and the inverse of the depth: ``(3, V)``."""
-    axes = rotation.new_tensor([scene.RIGHT, scene.UP, scene.FORWARD])
-    shift = axes @ (location - location.new_tensor(scene.CAMERA))
-    across, up, depth = ((axes @ rotation) @ vertices.T + shift.unsqueeze(1)).unbind(0)
+    rows = projection(rotation.unsqueeze(0), location.unsqueeze(0), resolution, supersampling)[0]
+    x, y, z = vertices.unbind(1)
+    column, row, depth = (a * x + b * y + c * z + d for a, b, c, d in rows)
     inverse = 1.0 / depth.clamp(min=0.1)
-    size, middle = resolution * supersampling, (resolution / 2 + MARGIN) * supersampling - 0.5
-    scale = scene.FOCAL * size
-    return torch.stack([middle + scale * across * inverse, middle - scale * up * inverse, inverse])
+    return torch.stack([column * inverse, row * inverse, inverse])
+
+
+def projection(rotation: Tensor, location: Tensor, resolution: int, supersampling: int) -> Tensor:
+    """Column times depth, row times depth, and depth, of points of the object: ``(B, 3, 4)``, for x, y, z and 1."""
+    middle = (resolution / 2 + MARGIN) * supersampling - 0.5
+    scale = scene.FOCAL * resolution * supersampling
+    rows = []
+    for factor, axis, share in ((scale, scene.RIGHT, middle), (-scale, scene.UP, middle), (0.0, scene.UP, 1.0)):
+        a, b, c = (factor * u + share * w for u, w in zip(axis, scene.FORWARD, strict=True))
+        shift = [location[:, k] - scene.CAMERA[k] for k in range(3)]
+        turned = a * rotation[:, 0] + b * rotation[:, 1] + c * rotation[:, 2]
+        rows.append(torch.cat([turned, (a * shift[0] + b * shift[1] + c * shift[2]).unsqueeze(1)], dim=1))
+    return torch.stack(rows, dim=1)
 
 
 def rasterise(screen: Tensor, triangles: Tensor, side: int) -> Hits:

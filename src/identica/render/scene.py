@@ -49,11 +49,13 @@ class Placement:
 def place(latents: Tensor) -> Placement:
     """The scene of latents ``(B, 10)`` in [−1, 1]: position, three Euler angles, angle of the spotlight, three hues.
 
+    Everything is computed on the latents' device, from them alone, so that it can be part of a captured graph.
+
     The object stands at 3·(x, y, z) + (0, 0, EXTENT / 2), turned by Rz(γ)·Ry(β)·Rx(α). The spotlight moves on a half
     circle and always points at the object. All angles are latents times π/2.
     """
-    lift = latents.new_tensor([0.0, 0.0, EXTENT / 2])
-    location = 3.0 * latents[:, :3] + lift
+    x, y, z = (3.0 * latents[:, k] for k in range(3))
+    location = torch.stack([x, y, z + EXTENT / 2], dim=1)
     angles = latents[:, 3:] * (math.pi / 2)
     turn = angles[:, 3]
     height = torch.full_like(turn, SPOT_HEIGHT)
@@ -88,7 +90,16 @@ def hue_to_rgb(angle: Tensor, saturation: float) -> Tensor:
     tensor([[1., 0., 0.],
             [0., 0., 1.]])
     """
-    sixths = torch.remainder(angle * (3.0 / math.pi), 6.0).unsqueeze(-1)
+    sixths = angle * (3.0 / math.pi)
     # Each channel is a trapezium around its own hue: red at 0, green at 2, blue at 4 sixths.
-    away = torch.remainder(sixths - angle.new_tensor([0.0, 2.0, 4.0]) + 3.0, 6.0) - 3.0
+    away = torch.stack([torch.remainder(sixths - own + 3.0, 6.0) - 3.0 for own in (0.0, 2.0, 4.0)], dim=-1)
     return 1.0 - saturation * (1.0 - (2.0 - away.abs()).clamp(0.0, 1.0))
+
+
+def turned(vectors: Tensor, rotation: Tensor) -> Tensor:
+    """Directions of the world along the object's axes: ``(..., 3)`` by ``(..., 3, 3)``, v R.
+
+    Without a matrix product, whose precision a training run may have lowered.
+    """
+    x, y, z = (vectors[..., k, None] * rotation[..., k, :] for k in range(3))
+    return x + y + z

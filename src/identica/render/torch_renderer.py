@@ -64,11 +64,11 @@ class View:
 
     def direction(self, vector: Tensor) -> Tensor:
         """A direction of the world, or many, ``(..., 3)``, along the object's axes."""
-        return vector @ self.rotation
+        return scene.turned(vector, self.rotation)
 
     def point(self, point: Tensor) -> Tensor:
         """A point of the world, or many, ``(..., 3)``, in the object's space."""
-        return (point - self.placement.location[self.number]) @ self.rotation
+        return scene.turned(point - self.placement.location[self.number], self.rotation)
 
     def lights(self) -> tuple[Sun, Square, Disk]:
         """The sun, the area light and the spotlight."""

@@ -43,7 +43,6 @@ class Tracer:
     sizes: tuple[int, int, int]
     low: tuple[float, float, float]
     cell: float
-    strides: Tensor
     ends: Tensor
 
     @staticmethod
@@ -52,8 +51,8 @@ class Tracer:
         x, y, z = grid.values.shape
         # Rounded to half precision, in which kernels keep them, so that all of them see the same distances
         values = (grid.values / grid.cell).half().float().flatten().to(device)
-        strides, ends = values.new_tensor([y * z, z, 1]), values.new_tensor([[x - EDGE], [y - EDGE], [z - EDGE]])
-        return Tracer(values, (x, y, z), grid.low, grid.cell, strides, ends)
+        ends = values.new_tensor([[x - EDGE], [y - EDGE], [z - EDGE]])
+        return Tracer(values, (x, y, z), grid.low, grid.cell, ends)
 
     def to_cells(self, points: Vector) -> Tensor:
         """Where points of the object's space are in the grid: corner (i, j, k) owns [i, i + 1) …: ``(3, P)``."""
@@ -104,7 +103,8 @@ class Tracer:
 
     def _at(self, corners: Tensor) -> Tensor:
         """The values at corners ``(3, P)``, whose numbers are whole floats, exact below 2²⁴."""
-        return self.values.index_select(0, (self.strides @ corners).int())
+        (x, y, z), (_, ny, nz) = corners, self.sizes
+        return self.values.index_select(0, z.add_(y, alpha=nz).add_(x, alpha=ny * nz).int())
 
     def _lower_bound(self, points: Tensor) -> Tensor:
         """No more than the distance, anywhere: outside the box, a right angle at its nearest point is the worst."""

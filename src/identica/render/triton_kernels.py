@@ -114,22 +114,24 @@ def light_object(
 ):  # fmt: skip
     """What the object adds to the ground behind it, where it is seen: ``out (B, 3, SIDE, SIDE)``.
 
-    Grid: (tiles, scenes). Nothing is written where the key is EMPTY.
+    Grid: (programs, scenes); the programs of a scene share the tiles of the object's frame. Nothing is written where
+    the key is EMPTY.
     """
     number = tl.program_id(1).to(tl.int64)
     scene = scenes + number * PARAMETERS
     keys += number * SIDE * SIDE
     frames += number * 4
     height: tl.constexpr = BLOCK // WIDTH
-    across_tiles: tl.constexpr = (SIDE + WIDTH - 1) // WIDTH
-    first_column = (tl.program_id(0) % across_tiles) * WIDTH
-    first_row = (tl.program_id(0) // across_tiles) * height
-    in_frame = (first_column <= -tl.load(frames + 2)) & (first_column + WIDTH > tl.load(frames))
-    in_frame = in_frame & (first_row <= -tl.load(frames + 3)) & (first_row + height > tl.load(frames + 1))
-    if in_frame:
-        lane = tl.arange(0, BLOCK)
-        column = first_column + lane % WIDTH
-        row = first_row + lane // WIDTH
+    plane: tl.constexpr = SIDE * SIDE
+    lane = tl.arange(0, BLOCK)
+    left = tl.load(frames)
+    top = tl.load(frames + 1)
+    tiles_across = (-tl.load(frames + 2) - left + WIDTH) // WIDTH  # none or fewer if nothing was drawn
+    tiles_down = (-tl.load(frames + 3) - top + height) // height
+    tiles = tl.maximum(tiles_across, 0) * tl.maximum(tiles_down, 0)
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        column = left + (tile % tiles_across) * WIDTH + lane % WIDTH
+        row = top + (tile // tiles_across) * height + lane // WIDTH
         mask = (column < SIDE) & (row < SIDE)
         at = tl.where(mask, row * SIDE + column, 0)
         key = tl.load(keys + at, mask=mask, other=EMPTY)
@@ -163,7 +165,6 @@ def light_object(
             )  # fmt: skip
             colour = load3(scene + 21)
             spot = load3(scene + 24)
-            plane: tl.constexpr = SIDE * SIDE
             for channel in tl.static_range(3):
                 white = colour[channel] * (sun[0] + square[0]) + sun[1] + square[1]
                 value = white + spot[channel] * (colour[channel] * disk[0] + disk[1])

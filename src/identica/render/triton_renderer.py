@@ -6,6 +6,7 @@ rounding. Nothing waits for the device, and no size depends on what is drawn.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,26 @@ from identica.render.triton_kernels import light_ground, light_object, resolve
 from identica.render.triton_raster import draw
 
 _PARAMETERS = 48
-#: Lanes of a program: triangles, and points in tiles of this width; by kernel. The interpreter likes them large.
-_TRIANGLES, _TILE, _WIDTH = 32, 64, 8
-_INTERPRETED_TRIANGLES, _INTERPRETED_TILE, _INTERPRETED_WIDTH = 8192, 1024, 32
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Lanes of a program.
+
+    triangles: that it draws. lit, lit_width: points that it lights, and how many along a row; one warp, because warps
+    would wait for one another's rays. pixels, pixels_width: of the picture. sharers: programs that share an object.
+    """
+
+    triangles: int = 32
+    lit: int = 32
+    lit_width: int = 8
+    pixels: int = 128
+    pixels_width: int = 32
+    sharers: int = 128
+
+
+#: The interpreter's cost is per operation, not per lane.
+_INTERPRETED = Blocks(triangles=8192, lit=1024, lit_width=32, pixels=1024, pixels_width=32, sharers=1)
 
 
 class TritonRenderer:
@@ -33,9 +51,7 @@ class TritonRenderer:
     def __init__(self, resolution: int, settings: Settings, device: torch.device) -> None:
         self.tables = TorchRenderer(resolution, settings, device)
         self.resolution, self.settings, self.side = resolution, settings, self.tables.side
-        interpreted = device.type == "cpu"
-        self.triangle_block = _INTERPRETED_TRIANGLES if interpreted else _TRIANGLES
-        self.tile, self.width = (_INTERPRETED_TILE, _INTERPRETED_WIDTH) if interpreted else (_TILE, _WIDTH)
+        self.blocks = _INTERPRETED if device.type == "cpu" else Blocks()
         mesh = teapot()
         self.triangles = len(mesh.triangles)
         corners, normals = mesh.vertices[mesh.triangles], mesh.normals[mesh.triangles]
@@ -82,14 +98,14 @@ class TritonRenderer:
         return out
 
     def _draw(self, scenes: Tensor, keys: Tensor, frames: Tensor) -> None:
-        grid = (triton.cdiv(self.triangles, self.triangle_block), len(scenes))
+        grid = (triton.cdiv(self.triangles, self.blocks.triangles), len(scenes))
         draw[grid](
             scenes, self.corners, keys, frames, self.triangles, PARAMETERS=_PARAMETERS, SIDE=self.side,
-            BLOCK=self.triangle_block, num_warps=1,
+            BLOCK=self.blocks.triangles, num_warps=1,
         )  # fmt: skip
 
     def _shared(self, samples: int) -> dict[str, Any]:
-        tile = {"WIDTH": self.width, "BLOCK": self.tile, "num_warps": 2}
+        tile = {"WIDTH": self.blocks.lit_width, "BLOCK": self.blocks.lit, "num_warps": 1}
         return self.grid | tile | {
             "PARAMETERS": _PARAMETERS, "COUNT": self.count, "NEAR": self.settings.near, "SAMPLES": samples,
             "SPOT_FEW": Disk.few, "VARIANTS": VARIANTS,
@@ -98,7 +114,7 @@ class TritonRenderer:
     def _light_ground(self, scenes: Tensor, ground: Tensor) -> None:
         samples = self.settings.ground_samples
         disk, square = self.tables.patterns(Disk, samples), self.tables.patterns(Square, samples)
-        grid = (self._tiles(self.count), len(scenes))
+        grid = (tiles(self.count, self.blocks.lit, self.blocks.lit_width), len(scenes))
         light_ground[grid](
             scenes, self.values, disk, square, self.tables.patterns(Disk, Disk.few), self.variants, self.points,
             self.views, self.known, ground, *self.tables.tracer.low, **self._shared(samples),
@@ -106,7 +122,7 @@ class TritonRenderer:
 
     def _light_object(self, scenes: Tensor, keys: Tensor, frames: Tensor, ground: Tensor, out: Tensor) -> None:
         samples, tables = self.settings.object_samples, self.tables
-        grid = (self._tiles(self.side), len(scenes))
+        grid = (self.blocks.sharers, len(scenes))
         few = [tables.patterns(light, light.few) for light in (Sun, Square, Disk)]
         light_object[grid](
             scenes, self.values, tables.patterns(Disk, samples), tables.patterns(Square, samples), *few, self.corners,
@@ -116,49 +132,34 @@ class TritonRenderer:
         )  # fmt: skip
 
     def _resolve(self, keys: Tensor, frames: Tensor, difference: Tensor, ground: Tensor, out: Tensor) -> None:
-        resolve[(self._tiles(self.resolution), len(keys))](
+        lanes, width = self.blocks.pixels, self.blocks.pixels_width
+        resolve[(tiles(self.resolution, lanes, width), len(keys))](
             keys, frames, difference, ground, self.weights, self.ground_weights, self.ground_first, out,
             SIDE=self.side, RESOLUTION=self.resolution, SUPERSAMPLING=self.settings.supersampling, COUNT=self.count,
-            TAPS=self.ground_weights.shape[1], BYTES=out.dtype == torch.uint8, WIDTH=self.width, BLOCK=self.tile,
-            num_warps=2,
+            TAPS=self.ground_weights.shape[1], BYTES=out.dtype == torch.uint8, WIDTH=width, BLOCK=lanes, num_warps=4,
         )  # fmt: skip
 
-    def _tiles(self, side: int) -> int:
-        return triton.cdiv(side, self.width) * triton.cdiv(side, self.tile // self.width)
+
+def tiles(side: int, lanes: int, width: int) -> int:
+    """How many tiles of so many lanes, ``width`` of them along a row, cover a square."""
+    return triton.cdiv(side, width) * triton.cdiv(side, lanes // width)
 
 
 def parameters(placement: Placement, resolution: int, supersampling: int) -> Tensor:
     """The numbers that kernels know a scene by, in the order that ``triton_kernels`` gives: ``(B, 48)``."""
     rotation, location = placement.rotation, placement.location
-    points = torch.stack(
-        [
-            location.new_tensor(scene.CAMERA).expand_as(location),
-            location.new_tensor([0.0, 0.0, scene.AREA_HEIGHT]).expand_as(location),
-            placement.spot,
-        ],
-        dim=1,
-    )
-    points = (points - location.unsqueeze(1)) @ rotation
-    axis = placement.axis.unsqueeze(1) @ rotation
-    projection, depths = _projection(placement, resolution, supersampling)
+    x, y, z = location.unbind(1)
+    camera = torch.stack([scene.CAMERA[0] - x, scene.CAMERA[1] - y, scene.CAMERA[2] - z], dim=1)
+    square = torch.stack([-x, -y, scene.AREA_HEIGHT - z], dim=1)
+    vectors = torch.stack([camera, square, placement.spot - location, placement.axis], dim=1)
+    vectors = scene.turned(vectors, rotation.unsqueeze(1))
+    projection = raster.projection(rotation, location, resolution, supersampling)
+    depth, radius = projection[:, 2, 3], teapot().radius
+    depths = torch.stack([1.0 / (depth - radius), 1.0 / (depth + radius)], dim=1)
     colours = (placement.object_colour, placement.spot_colour, placement.ground_colour)
-    rows = [rotation.flatten(1), points.flatten(1), axis.flatten(1), *colours, projection.flatten(1), depths, location]
+    rows = [rotation.flatten(1), vectors.flatten(1), *colours, projection.flatten(1), depths, location]
     numbers = torch.cat(rows, dim=1)
     return torch.nn.functional.pad(numbers, (0, _PARAMETERS - numbers.shape[1])).contiguous()
-
-
-def _projection(placement: Placement, resolution: int, supersampling: int) -> tuple[Tensor, Tensor]:
-    """Homogeneous column, row and depth of a point of the object, ``(B, 3, 4)``, and the range of inverse depths."""
-    like = placement.location
-    axes = like.new_tensor([scene.RIGHT, scene.UP, scene.FORWARD])
-    size, middle = resolution * supersampling, (resolution / 2 + raster.MARGIN) * supersampling - 0.5
-    lens = like.new_tensor([[scene.FOCAL * size, 0.0, middle], [0.0, -scene.FOCAL * size, middle], [0.0, 0.0, 1.0]])
-    to_screen = lens @ axes
-    turned = to_screen @ placement.rotation
-    shift = (like - like.new_tensor(scene.CAMERA)) @ to_screen.T
-    radius = teapot().radius
-    depths = torch.stack([1.0 / (shift[:, 2] - radius), 1.0 / (shift[:, 2] + radius)], dim=1)
-    return torch.cat([turned, shift.unsqueeze(2)], dim=2), depths
 
 
 def band(matrix: Tensor, width: int = 0) -> tuple[Tensor, Tensor]:

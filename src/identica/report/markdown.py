@@ -66,7 +66,7 @@ def _glance(sections: Sequence[Section]) -> str:
 def _papers(sections: Sequence[Section]) -> str:
     cited = dict.fromkeys(section.experiment.paper.split(",")[0] for section in sections)
     lines = [f"{name}: {PAPERS[name]}." for name in cited if name in PAPERS]
-    costs = dict.fromkeys(section.experiment.cost for section in sections if section.experiment.cost)
+    costs = dict.fromkeys(section.experiment.cost for section in sections if section.main.run)
     lines += [f"The authors had one {cost.gpu} and {hours_text(cost.hours)} hours for a run." for cost in costs if cost]
     return " ".join(lines) + "\n"
 

@@ -270,4 +270,4 @@ def hours_text(hours: tuple[float, float]) -> str:
     >>> hours_text((350.0, 700.0))
     '350 to 700'
     """
-    return f"{hours[0]:,.6g} to {hours[1]:,.6g}"
+    return f"{hours[0]:,.6g}" if hours[0] == hours[1] else f"{hours[0]:,.6g} to {hours[1]:,.6g}"

@@ -13,6 +13,7 @@ from html import escape
 
 from identica.experiments.verdicts import COLLAPSED, FAR_OUT, HIGH
 from identica.report.charts import Axis, number, ticks
+from identica.report.results import hours_text
 
 Point = tuple[float, float]
 Tick = tuple[float, str]
@@ -277,8 +278,8 @@ def spent_chart(items: Sequence[Spent]) -> str:
     for i, item in enumerate(items):
         at = frame.top + tall * (i + 0.66)
         low, high = (place(seconds) for seconds in item.authors)
-        hours = [seconds / 3600 for seconds in item.authors]
-        said.append(f"{item.name}: ours {item.ours:,.1f} s, the authors {hours[0]:,.6g} to {hours[1]:,.6g} h")
+        hours = hours_text((item.authors[0] / 3600, item.authors[1] / 3600))
+        said.append(f"{item.name}: ours {item.ours:,.1f} s, the authors {hours} h")
         parts.append(
             f"<g><title>{escape(said[-1])}</title>{_text(frame.left, at - 13, item.name, 'tick')}"
             f'<line class="between" x1="{place(item.ours):.1f}" x2="{low:.1f}" y1="{at}" y2="{at}"/>'

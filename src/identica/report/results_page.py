@@ -84,7 +84,7 @@ def faster(block: Block) -> str:
 
 
 def _gpus(results: Results) -> list[str]:
-    costs = dict.fromkeys(section.experiment.cost for section in results.sections)
+    costs = dict.fromkeys(section.experiment.cost for section in results.sections if section.main.run)
     return [f"{hours_text(cost.hours)} hours for a run on one {cost.gpu}" for cost in costs if cost is not None]
 
 
