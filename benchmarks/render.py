@@ -12,15 +12,18 @@ everything stays there. ``parts`` says where a GPU's time goes, kernel by kernel
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from pathlib import Path
 
-import numpy as np
-import torch
-from torch import Tensor
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: idle threads sleep instead of spinning
 
-from identica.render import ThreeDIdentScene
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from torch import Tensor  # noqa: E402
+
+from identica.render import ThreeDIdentScene  # noqa: E402
 
 #: Pictures at once and repetitions, by device.
 BATCH = {"cuda": 1024, "cpu": 16}

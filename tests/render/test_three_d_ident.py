@@ -80,13 +80,13 @@ def smallest_changes(count: int, resolution: int) -> torch.Tensor:
 
 def test_every_latent_changes_the_picture() -> None:
     """Injectivity, locally: no finite difference vanishes."""
-    changes = smallest_changes(count=40, resolution=16)
+    changes = smallest_changes(count=32, resolution=16)
     assert changes.min() > 1e-3, dict(zip(FACTORS, changes.tolist(), strict=True))
 
 
 @pytest.mark.slow
 def test_every_latent_changes_the_picture_at_a_thousand_points() -> None:
-    changes = smallest_changes(count=1000, resolution=32)
+    changes = smallest_changes(count=1000, resolution=16)
     assert changes.min() > 1e-3, dict(zip(FACTORS, changes.tolist(), strict=True))
 
 

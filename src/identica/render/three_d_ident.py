@@ -93,10 +93,10 @@ def _new_renderer(resolution: int, settings: Settings, device: torch.device) -> 
 
 
 def settings_of(quality: Quality, resolution: int) -> Settings:
-    """What a quality means at a resolution: at smaller ones, pixels are larger and the ground's points are nearer."""
+    """What a quality means at a resolution: where pixels are small, not all of the ground's are lit."""
     if quality == "high":
         return Settings(supersampling=4, ground_step=1, object_samples=16, ground_samples=32, cell=0.0242, near=0.0)
-    step = max(1, round(resolution / 112))
+    step = 1 if resolution < 160 else 2
     return Settings(supersampling=2, ground_step=step, object_samples=8, ground_samples=16, cell=0.0242, near=0.15)
 
 

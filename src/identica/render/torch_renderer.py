@@ -29,6 +29,8 @@ VARIANTS = 16
 ORDER = (0, 8, 2, 10, 12, 4, 14, 6, 3, 11, 1, 9, 15, 7, 13, 5)
 #: How far above the object's surface its shadow rays start, in cells.
 LIFT = 0.4
+#: Samples of a light that a sample of the object sees as a whole: fewer than on the ground, because a pixel has many.
+OBJECT_FEW = 4
 #: Samples of a light for what is computed only once.
 PLENTY = 64
 
@@ -164,18 +166,21 @@ class TorchRenderer:
         lights, settings = view.lights(), self.settings
         known = (*self.open_ground, None)
         tasks = [
-            self._task(ground, light, settings.ground_samples, 0.0, whole)
+            self._task(ground, light, settings.ground_samples, light.few, 0.0, whole)
             for light, whole in zip(lights, known, strict=True)
         ]
-        tasks += [self._task(body, light, settings.object_samples, LIFT * settings.cell, None) for light in lights]
+        lift, count = LIFT * settings.cell, settings.object_samples
+        tasks += [self._task(body, light, count, min(OBJECT_FEW, light.few), lift, None) for light in lights]
         shares = shading.light_all(tasks, self.tracer)
         side = len(self.ground_points)
         ground_colour = view.mix(view.placement.ground_colour, shares[:3]).view(3, side, side)
         return ground_colour, view.mix(view.placement.object_colour, shares[3:])
 
-    def _task(self, surface: Surface, light: Light, samples: int, lift: float, whole: Brightness | None) -> Task:
-        patterns, few = self.patterns(light, samples), self.patterns(light, light.few)
-        return Task(surface, light, patterns, few, lift, self.settings.near, whole)
+    def _task(
+        self, surface: Surface, light: Light, samples: int, few: int, lift: float, whole: Brightness | None
+    ) -> Task:
+        patterns, few_patterns = self.patterns(light, samples), self.patterns(light, few)
+        return Task(surface, light, patterns, few_patterns, lift, self.settings.near, whole)
 
     def _ground_surface(self, view: View) -> Surface:
         x, y, z = view.rotation[2][:, None].expand(3, len(self.ground_variant))

@@ -22,13 +22,13 @@ LEAST_STEP = 1.0
 #: By how much the least advance grows with each step: what a ray has grazed for so long, it will hardly meet.
 STRIDE = 0.25
 #: Nothing is followed further. A ray is through the whole grid by then; a cone counts as not clear.
-RAY_STEPS, CONE_STEPS = 36, 16
+RAY_STEPS, CONE_STEPS = 36, 24
 #: Along the first cells of their way rays and cones meet nothing: they have only just left the surface.
 BLIND = 2.0
 #: After so many steps, rays that are done are sorted out.
 REST = 3
 #: A cone that has less room than this around it is given up, in cells.
-LEAST_SPARE = 0.5
+LEAST_SPARE = 0.1
 #: How near the grid's faces a lookup may come, so that rounding never leads outside.
 EDGE = 0.01
 

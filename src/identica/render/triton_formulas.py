@@ -14,7 +14,7 @@ from identica.render import formulas
 
 def _compile() -> dict[str, Any]:
     """Every function of ``formulas`` as a Triton function: its code, with Triton's language where PyTorch was."""
-    compiled: dict[str, Any] = {"xp": tl, "Number": tl.tensor, "Vector": tl.tuple}  # the latter for annotations
+    compiled: dict[str, Any] = {"xp": tl, "Number": tl.tensor, "Vector": tl.tensor}  # the last two for annotations
     for name, function in vars(formulas).items():
         if isinstance(function, FunctionType) and function.__module__ == formulas.__name__:
             twin = FunctionType(function.__code__, compiled, name, function.__defaults__, function.__closure__)

@@ -39,23 +39,23 @@ def store_mix(out, plane, at, mask, colour, spot, sun, square, disk):
 @triton.jit
 def light_ground(
     scenes, values, disk_patterns, square_patterns, few_disk, variants, points, views, known, out,
-    low_x, low_y, low_z, PARAMETERS: tl.constexpr, COUNT: tl.constexpr, NEAR: tl.constexpr, CELL: tl.constexpr,
+    low_x, low_y, low_z, count, PARAMETERS: tl.constexpr, NEAR: tl.constexpr, CELL: tl.constexpr,
     NX: tl.constexpr, NY: tl.constexpr, NZ: tl.constexpr, SAMPLES: tl.constexpr, SPOT_FEW: tl.constexpr,
     VARIANTS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The ground's colour at its COUNT × COUNT points: ``out (B, 3, COUNT, COUNT)``; grid: (tiles, scenes).
+    """The ground's colour at its count × count points: ``out (B, 3, count, count)``; grid: (tiles, scenes).
 
-    points, views: (3, COUNT²), in the world. known: (4, COUNT²), sun and area light without shadows.
+    points, views: (3, count²), in the world. known: (4, count²), sun and area light without shadows.
     """
     number = tl.program_id(1).to(tl.int64)
     scene = scenes + number * PARAMETERS
     lane = tl.arange(0, BLOCK)
-    across_tiles: tl.constexpr = (COUNT + WIDTH - 1) // WIDTH
+    across_tiles = (count + WIDTH - 1) // WIDTH
     column = (tl.program_id(0) % across_tiles) * WIDTH + lane % WIDTH
     row = (tl.program_id(0) // across_tiles) * (BLOCK // WIDTH) + lane // WIDTH
-    mask = (column < COUNT) & (row < COUNT)
-    at = tl.where(mask, row * COUNT + column, 0)
-    total: tl.constexpr = COUNT * COUNT
+    mask = (column < count) & (row < count)
+    at = tl.where(mask, row * count + column, 0)
+    total = count * count
     across = load3(scene)
     along = load3(scene + 3)
     up = load3(scene + 6)
@@ -106,23 +106,23 @@ def light_ground(
 @triton.jit
 def light_object(
     scenes, values, disk_patterns, square_patterns, few_sun, few_square, few_disk, corners, normals, triangles,
-    keys, frames, spread, spread_first, ground, out, low_x, low_y, low_z, PARAMETERS: tl.constexpr,
-    SIDE: tl.constexpr, COUNT: tl.constexpr, LIFT: tl.constexpr, NEAR: tl.constexpr, CELL: tl.constexpr,
+    keys, frames, order, spread, spread_first, ground, out, low_x, low_y, low_z, side, count,
+    PARAMETERS: tl.constexpr, LIFT: tl.constexpr, NEAR: tl.constexpr, CELL: tl.constexpr,
     NX: tl.constexpr, NY: tl.constexpr, NZ: tl.constexpr, SAMPLES: tl.constexpr, SUN_FEW: tl.constexpr,
-    SQUARE_FEW: tl.constexpr, SPOT_FEW: tl.constexpr, VARIANTS: tl.constexpr, order, WIDTH: tl.constexpr,
+    SQUARE_FEW: tl.constexpr, SPOT_FEW: tl.constexpr, VARIANTS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """What the object adds to the ground behind it, where it is seen: ``out (B, 3, SIDE, SIDE)``.
+    """What the object adds to the ground behind it, where it is seen: ``out (B, 3, side, side)``.
 
     Grid: (programs, scenes); the programs of a scene share the tiles of the object's frame. Nothing is written where
     the key is EMPTY.
     """
     number = tl.program_id(1).to(tl.int64)
     scene = scenes + number * PARAMETERS
-    keys += number * SIDE * SIDE
+    keys += number * side * side
     frames += number * 4
     height: tl.constexpr = BLOCK // WIDTH
-    plane: tl.constexpr = SIDE * SIDE
+    plane = side * side
     lane = tl.arange(0, BLOCK)
     left = tl.load(frames)
     top = tl.load(frames + 1)
@@ -132,8 +132,8 @@ def light_object(
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
         column = left + (tile % tiles_across) * WIDTH + lane % WIDTH
         row = top + (tile // tiles_across) * height + lane // WIDTH
-        mask = (column < SIDE) & (row < SIDE)
-        at = tl.where(mask, row * SIDE + column, 0)
+        mask = (column < side) & (row < side)
+        at = tl.where(mask, row * side + column, 0)
         key = tl.load(keys + at, mask=mask, other=EMPTY)
         mask = key != EMPTY
         if tl.max(mask.to(tl.int32), axis=0) > 0:
@@ -169,7 +169,7 @@ def light_object(
                 white = colour[channel] * (sun[0] + square[0]) + sun[1] + square[1]
                 value = white + spot[channel] * (colour[channel] * disk[0] + disk[1])
                 behind = ground_at(
-                    ground + (number * 3 + channel) * COUNT * COUNT, spread, spread_first, column, row, mask, COUNT
+                    ground + (number * 3 + channel) * count * count, spread, spread_first, column, row, mask, count
                 )
                 tl.store(out + (number * 3 + channel) * plane + at, value - behind, mask=mask)
 
@@ -217,16 +217,16 @@ def surface_at(scene, corners, normals, triangle, triangles, column, row):
 
 
 @triton.jit
-def ground_at(ground, spread, spread_first, column, row, mask, COUNT: tl.constexpr):
+def ground_at(ground, spread, spread_first, column, row, mask, count):
     """The ground's colour at a sample, interpolated from four by four of its points."""
     x = tl.load(spread_first + column, mask=mask, other=0)
     y = tl.load(spread_first + row, mask=mask, other=0)
     value = mask.to(tl.float32) * 0.0
-    for i in tl.static_range(4):
+    for i in range(4):  # not unrolled: each load would cost the compiler half a second
         line = value * 0.0
-        for j in tl.static_range(4):
+        for j in range(4):
             weight = tl.load(spread + column * 4 + j, mask=mask, other=0.0)
-            line += weight * tl.load(ground + (y + i) * COUNT + x + j, mask=mask, other=0.0)
+            line += weight * tl.load(ground + (y + i) * count + x + j, mask=mask, other=0.0)
         value += tl.load(spread + row * 4 + i, mask=mask, other=0.0) * line
     return value
 

@@ -18,7 +18,7 @@ from identica.render import raster, scene
 from identica.render.lighting import Disk, Square, Sun
 from identica.render.mesh import teapot
 from identica.render.scene import Placement
-from identica.render.torch_renderer import LIFT, ORDER, VARIANTS, Settings, TorchRenderer
+from identica.render.torch_renderer import LIFT, OBJECT_FEW, ORDER, VARIANTS, Settings, TorchRenderer
 from identica.render.triton_kernels import light_ground, light_object, resolve
 from identica.render.triton_raster import draw
 
@@ -107,8 +107,8 @@ class TritonRenderer:
     def _shared(self, samples: int) -> dict[str, Any]:
         tile = {"WIDTH": self.blocks.lit_width, "BLOCK": self.blocks.lit, "num_warps": 1}
         return self.grid | tile | {
-            "PARAMETERS": _PARAMETERS, "COUNT": self.count, "NEAR": self.settings.near, "SAMPLES": samples,
-            "SPOT_FEW": Disk.few, "VARIANTS": VARIANTS,
+            "PARAMETERS": _PARAMETERS, "NEAR": self.settings.near, "SAMPLES": samples,
+            "VARIANTS": VARIANTS,
         }  # fmt: skip
 
     def _light_ground(self, scenes: Tensor, ground: Tensor) -> None:
@@ -117,18 +117,20 @@ class TritonRenderer:
         grid = (tiles(self.count, self.blocks.lit, self.blocks.lit_width), len(scenes))
         light_ground[grid](
             scenes, self.values, disk, square, self.tables.patterns(Disk, Disk.few), self.variants, self.points,
-            self.views, self.known, ground, *self.tables.tracer.low, **self._shared(samples),
+            self.views, self.known, ground, *self.tables.tracer.low, self.count, SPOT_FEW=Disk.few,
+            **self._shared(samples),
         )  # fmt: skip
 
     def _light_object(self, scenes: Tensor, keys: Tensor, frames: Tensor, ground: Tensor, out: Tensor) -> None:
         samples, tables = self.settings.object_samples, self.tables
         grid = (self.blocks.sharers, len(scenes))
-        few = [tables.patterns(light, light.few) for light in (Sun, Square, Disk)]
+        counts = [min(OBJECT_FEW, light.few) for light in (Sun, Square, Disk)]
+        few = [tables.patterns(light, count) for light, count in zip((Sun, Square, Disk), counts, strict=True)]
         light_object[grid](
             scenes, self.values, tables.patterns(Disk, samples), tables.patterns(Square, samples), *few, self.corners,
-            self.normals, self.triangles, keys, frames, self.spread, self.spread_first, ground, out,
-            *tables.tracer.low, SIDE=self.side, LIFT=LIFT * self.settings.cell, SUN_FEW=Sun.few,
-            SQUARE_FEW=Square.few, order=self.order, **self._shared(samples),
+            self.normals, self.triangles, keys, frames, self.order, self.spread, self.spread_first, ground, out,
+            *tables.tracer.low, self.side, self.count, LIFT=LIFT * self.settings.cell, SUN_FEW=counts[0],
+            SQUARE_FEW=counts[1], SPOT_FEW=counts[2], **self._shared(samples),
         )  # fmt: skip
 
     def _resolve(self, keys: Tensor, frames: Tensor, difference: Tensor, ground: Tensor, out: Tensor) -> None:
