@@ -45,6 +45,7 @@ DEFAULTS: dict[str, Any] = {
     "evaluations": 5,
     "muon_lr": None,  # of Muon for the hidden matrices; Adam has the rest
     "average": None,  # decay of the average of the weights that is scored
+    "from_truth": False,  # no mixing, and an encoder that starts as the truth times 2: where does the loss take it?
     "grow_from": None,  # the first of three batch sizes, each for a third of the steps; the last is "batch"
 }
 
@@ -73,13 +74,15 @@ def parts(run: dict[str, Any]) -> tuple[idt.PairProcess, nn.Module, idt.InfoNCE]
     process = idt.PairProcess(
         make_marginal(row.marginal, row.space, dim),
         make_conditional(row.conditional, row.space),
-        idt.InvertibleMLP(dim, seed=0, candidates=run["candidates"]),
+        None if run["from_truth"] else idt.InvertibleMLP(dim, seed=0, candidates=run["candidates"]),
         positives_per_anchor=run["positives"],
     )
     space = make_space(row.model_space, dim)
-    encoder: nn.Module = idt.ResidualEncoder(
+    encoder: Any = idt.ResidualEncoder(
         dim, space, width=run["width"], activation=run["activation"], learn_bound=run["learn_bound"], seed=0
     )
+    if run["from_truth"]:
+        encoder = at_the_truth(encoder, process)
     if run["scaled_codes"]:  # to the size of the true latents
         encoder = Scaled(encoder, 12**-0.5 if row.space == "box" else 1.0)
     p = power_of(row.model)
@@ -90,6 +93,19 @@ def parts(run: dict[str, Any]) -> tuple[idt.PairProcess, nn.Module, idt.InfoNCE]
         similarity = idt.Annealed(similarity, *run["anneal"])
     own: Any = idt.Gradual(*run["self_weight"]) if run["self_weight"] else False
     return process, encoder, idt.InfoNCE(similarity, self_negatives=own)
+
+
+def at_the_truth(encoder: idt.ResidualEncoder, process: idt.PairProcess) -> idt.ResidualEncoder:
+    """The encoder with a skip that undoes its whitening and doubles."""
+    encoder.prepare(process.sample(8192, 1).x)
+    dim = encoder.dim_in
+    with torch.no_grad():
+        basis = torch.cat([torch.zeros(1, dim), torch.eye(dim)])
+        whitened = encoder.whiten(basis)  # affine: what it does to 0 and to the unit vectors is all
+        inverse = torch.linalg.inv(whitened[1:] - whitened[0])
+        encoder.skip.weight.copy_(2 * inverse.T)
+        encoder.skip.bias.copy_(-2 * whitened[0] @ inverse)
+    return encoder
 
 
 def train(run: dict[str, Any]) -> list[list[float]]:

@@ -111,6 +111,30 @@ def test_a_leading_axis_of_seeds_is_the_same_as_one_after_the_other(
             torch.testing.assert_close(parameters[name].grad[k], parameter.grad, rtol=1e-4, atol=1e-5 * scale)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["perceptron", "residual"])
+def test_wide_inputs_such_as_images(device: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1100 numbers are no multiple of 64 and, padded, no power of two."""
+    if kind == "perceptron":
+        encoder: nn.Module = idt.MLPEncoder(1100, idt.Euclidean(3), hidden=[70], seed=1)
+    else:
+        encoder = idt.ResidualEncoder(1100, idt.Euclidean(3), width=70, blocks=1, whiten=False, seed=1)
+    encoder = encoder.to(device)
+    x = torch.rand(70, 1100, generator=torch.Generator().manual_seed(0)).to(device)
+    weights = torch.randn(70, 3, generator=torch.Generator().manual_seed(1)).to(device)
+    leaf = x.clone().requires_grad_()
+    y = fused(encoder, leaf, torch.float32, monkeypatch)
+    found = gradients(y, encoder, leaf, weights)
+    exact, leaf = copy.deepcopy(encoder).double(), x.double().requires_grad_()
+    truth = exact(leaf)
+    expected = gradients(truth, exact, leaf, weights.double())
+    of_values, of_gradients = TOLERANCE[device, "fp32"]
+    assert_close(y.detach(), truth.detach(), of_values)
+    for name, gradient in expected.items():
+        if gradient.norm() > 0:  # the last matrices of the blocks start at zero
+            assert_close(found[name], gradient, of_gradients)
+
+
 def test_the_cpu_and_full_precision_go_layer_by_layer() -> None:
     x = torch.zeros(1, 7)
     assert product_dtype(x) is None

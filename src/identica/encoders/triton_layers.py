@@ -210,22 +210,26 @@ def pack_rows(
     sums_ptr,
     rows,
     width,
-    COLUMNS: tl.constexpr,
+    columns,
     SUMS: tl.constexpr,
     ROUNDS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLUMNS: tl.constexpr,
 ):
-    """``x: (rows, width)`` padded with zeros to ``COLUMNS``; with ``SUMS`` also its sums over blocks of rows."""
-    seed = tl.program_id(1).to(tl.int64)
-    row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    column = tl.arange(0, COLUMNS)
+    """``x: (rows, width)`` padded with zeros to ``columns``; with ``SUMS`` also its sums over blocks of rows.
+
+    Grid: (column blocks, row blocks, seeds).
+    """
+    seed = tl.program_id(2).to(tl.int64)
+    row = tl.program_id(1) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    column = tl.program_id(0) * BLOCK_COLUMNS + tl.arange(0, BLOCK_COLUMNS)
     inside = (row < rows)[:, None]
     real = inside & (column < width)[None, :]
     x = tl.load(x_ptr + (seed * rows + row[:, None]) * width + column[None, :], mask=real, other=0.0).to(tl.float32)
-    out = out_ptr + (seed * rows + row[:, None]) * COLUMNS + column[None, :]
+    out = out_ptr + (seed * rows + row[:, None]) * columns + column[None, :]
     tl.store(out, rounded(x, ROUNDS).to(out_ptr.dtype.element_ty), mask=inside)
     if SUMS:
-        block = (seed * tl.num_programs(0) + tl.program_id(0)) * COLUMNS
+        block = (seed * tl.num_programs(1) + tl.program_id(1)) * columns
         tl.store(sums_ptr + block + column, tl.sum(x, axis=0))
 
 
@@ -375,14 +379,13 @@ def run_pack_rows(x: Tensor, dtype: torch.dtype, *, sums: bool = False) -> tuple
     x = x.contiguous()
     seeds, rows, width = x.shape
     columns, block = padded(width), 64
-    if columns > 16 * PAD:
-        raise ValueError(f"The fused layers take inputs of up to {16 * PAD} numbers, not {width}.")
     out = x.new_empty(seeds, rows, columns, dtype=dtype)
     blocks = triton.cdiv(rows, block)
     parts = x.new_empty(seeds, blocks, columns, dtype=torch.float32) if sums else x
+    grid = (columns // PAD, blocks, seeds)
+    flags: dict[str, Any] = {"SUMS": sums, "ROUNDS": rounds(out), "BLOCK_ROWS": block, "BLOCK_COLUMNS": PAD}
     with _on(x):
-        flags: dict[str, Any] = {"SUMS": sums, "ROUNDS": rounds(out), "BLOCK_ROWS": block}
-        pack_rows[(blocks, seeds)](x, out, parts, rows, width, COLUMNS=columns, **flags)
+        pack_rows[grid](x, out, parts, rows, width, columns, **flags)
     return out, run_add_blocks(parts) if sums else None
 
 
