@@ -51,8 +51,8 @@ def test_mistakes_get_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "file").write_text("")
     capsys.readouterr()
     for arguments, said in (
-        (["render", "teapot"], "There are 3dident and sheet."),
-        (["render", "sheet", "--engine", "povray"], "There are ours and blender."),
+        (["render", "teapot"], "No such picture 'teapot'. There are: 3dident, sheet."),
+        (["render", "sheet", "--engine", "povray"], "There are: ours, blender."),
         (["render", "sheet", "--out", str(tmp_path / "a.txt"), "--values", "2", *SMALL], "a .png, .pdf or .svg file"),
         (["render", "3dident", "--n", "1", "--out", str(tmp_path / "file"), *SMALL], "is a file, and the images need"),
         (["render", "3dident", "--n", "2", "--out", str(tmp_path / "set"), *SMALL], "was written with other settings"),

@@ -19,6 +19,7 @@ from identica.experiments.aninfonce_hard_scan import scan
 from identica.experiments.budgets import BUDGETS
 from identica.experiments.loss_budgets import RECIPES
 from identica.experiments.reproduce import reproduce
+from identica.experiments.runner import train_model
 from identica.experiments.starts import digest, find_start, keep
 from identica.experiments.verdicts import claim_results, results
 from identica.objectives import InfoNCE
@@ -27,6 +28,7 @@ from identica.report.results import gather
 from identica.report.results_losses import panels, table_rows
 from identica.similarities import Anisotropic
 from identica.training import Callback, TrainState
+from identica.training.checkpoint import FILE_NAME
 from identica.training.together import Together
 from tests.experiments.test_loss_plan import TINY_RECIPE
 from tests.experiments.tiny import TINY
@@ -198,6 +200,8 @@ def test_all_continuations_start_where_the_first_model_ended_and_rows_share_it(t
         assert second.models["infonce"]["shared_with"] == second.models["larger"]["shared_with"]
         assert "shared_with" not in second.models["hard"] and "learned_precision" in first.scores["hard"]
         assert "precision_error" not in first.scores["hard"]
+        # The minimum belongs to learning curves of the same batches without hard negatives.
+        assert [model for model in MODELS if "minimal_loss" in first.models[model]] == ["infonce", "continued"]
         for model in MODELS[1:]:
             curve = first.models[model]["curve"]
             assert curve["step"] == [0, 1, 2, 3] and curve["r2"][0] == pytest.approx(
@@ -250,6 +254,20 @@ def test_a_start_that_is_known_but_whose_weights_are_gone_is_trained_again(tmp_p
     first, second = read(tmp_path / "aninfonce-figure10.jsonl")
     assert "shared_with" in second.models["continued"] and "shared_with" not in second.models["infonce"]
     assert second.models["hard"]["started_from"] == first.models["hard"]["started_from"]  # to the bit, on the CPU
+
+
+def test_a_torn_checkpoint_does_not_take_the_weights_of_other_seeds_with_it(tmp_path: Path) -> None:
+    one = plan(SMALL, "hard-4", "tiny")
+    settings: dict[str, Any] = {"device": torch.device("cpu"), "folder": tmp_path, "callback": Callback()}
+    train_model(one, "infonce", [0], **settings)
+    before = find_start(tmp_path, 0)
+    (tmp_path / "seeds-1").mkdir()
+    (tmp_path / "seeds-1" / FILE_NAME).write_bytes(b"half a check")
+    with pytest.warns(UserWarning, match="starts afresh"):
+        train_model(one, "infonce", [1], **settings)
+    after = find_start(tmp_path, 0)
+    assert before is not None and after is not None and before.described == after.described
+    assert find_start(tmp_path, 1) is not None
 
 
 # The report

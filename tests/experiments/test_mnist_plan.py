@@ -141,6 +141,16 @@ def test_the_settings_hash_follows_the_data(data: Path, monkeypatch: pytest.Monk
 # Parts
 
 
+def test_precisions_start_apart_where_the_recipe_says_so() -> None:
+    similarity = plan("C", "fast").objective("aninfonce").similarity  # type: ignore[union-attr]
+    start = similarity.precision.detach()  # type: ignore[union-attr]
+    assert start[0] == pytest.approx(1.0) and start[-1] == pytest.approx(100.0)
+    assert (start[1:] / start[:-1]).allclose(torch.tensor(100 ** (1 / 9)), rtol=1e-4)
+    for budget in ("smoke", "paper"):
+        alike = plan("C", budget).objective("aninfonce").similarity.precision  # type: ignore[union-attr]
+        assert alike.detach().allclose(torch.tensor(0.7 if budget == "paper" else 1.0))  # type: ignore[union-attr]
+
+
 def test_images_are_what_the_decoder_makes_of_latents_times_the_root_of_ten(data: Path, tmp_path: Path) -> None:
     one = supplied("C", data, tmp_path / "out")
     pairs = one.process("aninfonce", 0).sample(16, 0)

@@ -18,7 +18,8 @@ import pytest
 import torch
 
 from identica.cli.app import run
-from identica.experiments import find, read, runner
+from identica.experiments import find, read
+from identica.experiments import seeds as training
 from identica.experiments.budgets import BUDGETS, Budget
 from identica.experiments.folders import RunFolders
 from identica.experiments.plan import Plan
@@ -44,13 +45,13 @@ def budgets(monkeypatch: pytest.MonkeyPatch) -> None:
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The loss of every seed that was trained, in order."""
     calls: list[str] = []
-    real = runner.train_many
+    real = training.train_many
 
     def counted(processes: Any, encoders: Any, objectives: Any, *args: Any, **settings: Any) -> Any:
         calls.extend(type(objective).__name__ for objective in objectives)
         return real(processes, encoders, objectives, *args, **settings)
 
-    monkeypatch.setattr(runner, "train_many", counted)
+    monkeypatch.setattr(training, "train_many", counted)
     return calls
 
 

@@ -5,25 +5,31 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from identica.data import AugmentedProcess
 from identica.encoders import ResNetEncoder
-from identica.experiments import catalogue, find
+from identica.experiments import Receipt, catalogue, find
 from identica.experiments import three_d_ident_budgets as budgets
 from identica.experiments import three_d_ident_plan as plans
 from identica.experiments.reproduce import reproduce
-from identica.experiments.stages import joined
+from identica.experiments.stages import joined, train_stages
+from identica.experiments.starts import digest
 from identica.experiments.three_d_ident import TABLE4, TABLE5, ImageRow
 from identica.experiments.three_d_ident_budgets import RECIPES, Resolution, recipe_of
 from identica.experiments.three_d_ident_plan import ImagePlan
 from identica.objectives import InfoNCE, Supervised
 from identica.processes import AnchorProcess, EvaluatedOn, PairPool, PairProcess, SnappedProcess
+from identica.report.markdown import markdown
+from identica.report.results import gather
+from identica.report.results_page import results_page
 from identica.similarities import Annealed, DotProduct, LpSimilarity
 from identica.spaces import Box, Euclidean, Sphere
-from identica.training import Record, TrainConfig, TrainingRun
+from identica.training import Callback, Record, TrainConfig, TrainingRun, TrainState
+from identica.training.checkpoint import FILE_NAME
 from tests.processes.painting import Painting
 
 # Typed from the tables a second time: R² on test and on training images.
@@ -66,6 +72,8 @@ def test_row_1_is_there_under_three_labelled_protocols() -> None:
     ]
     assert all(row.note and isinstance(row, ImageRow) and row.match for row in rows)
     assert [row.spread for row in rows if isinstance(row, ImageRow)] == [0.26, 0.26, 0.1]
+    for table in (TABLE4, TABLE5):
+        assert all("exact pairs of spread 0.26" in table.row(number).note for number in ("1b", "2", "3", "4"))
     laplace = TABLE4.row("3")
     assert isinstance(laplace, ImageRow) and laplace.spread == pytest.approx(0.26, rel=1e-3)
     assert TABLE4.row("5").label == "3DIdent, augmented views → Sphere, vMF κ=1"
@@ -231,6 +239,9 @@ def test_a_row_is_trained_scored_and_shared_and_continues_where_it_was_stopped(
     info, curve = receipt.models["contrastive"], receipt.models["contrastive"]["curve"]
     assert curve["step"] == [0, 1, 1, 3] and info["steps"] == 3
     assert len(info["curve_seconds"]) == 4 and info["factors"][7] == "object hue"
+    shown = plans.latents_of("shown", 128)
+    assert (1e-3 * torch.tensor(info["recovered"]["true"]) - shown).abs().max() < 6e-4
+    assert len(info["recovered"]["recovered"]) == 128 and len(json.dumps(info["recovered"])) < 15_000
     assert (
         {"r2", "mcc", "r2_train", "mcc_train"} == set(receipt.scores["contrastive"]) == set(receipt.scores["identity"])
     )
@@ -241,6 +252,72 @@ def test_a_row_is_trained_scored_and_shared_and_continues_where_it_was_stopped(
     assert train.receipts[0].models["contrastive"]["shared_with"] == "clica/table4, row 1"
     ours = train["contrastive"].ours
     assert ours is not None and ours.mean == pytest.approx(100 * receipt.scores["contrastive"]["r2_train"])
+
+
+class _Starts(Callback):
+    """At which step each run starts."""
+
+    def __init__(self, steps: list[int]) -> None:
+        self.steps = steps
+
+    def on_start(self, state: TrainState, config: TrainConfig) -> None:
+        self.steps.append(state.step)
+
+
+def test_a_stage_whose_checkpoint_is_torn_starts_afresh_and_the_one_before_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = dataclasses.replace(TINY, resolutions=(Resolution(8, 1, 1e-3), Resolution(16, 2, 1e-3)))
+    monkeypatch.setitem(budgets.RECIPES, "smoke", {"cpu": fresh, "cuda": fresh})
+    made = plan("1b", "smoke", "cpu")
+    starts: list[int] = []
+    settings: dict[str, Any] = {"device": torch.device("cpu"), "folder": tmp_path, "callbacks": [_Starts(starts)]}
+    (whole,) = train_stages(made, "contrastive", [0], **settings)
+    second = tmp_path / "seed-0" / made.stages("contrastive")[1].name / FILE_NAME
+    starts.clear()
+    second.write_bytes(second.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match="2-16-pixels.*starts afresh"):
+        (again,) = train_stages(made, "contrastive", [0], **settings)
+    assert starts == [1, 0]  # the first stage was finished, the second had to begin again
+    assert isinstance(whole, TrainingRun) and isinstance(again, TrainingRun)
+    assert [record.step for record in again.history] == [0, 1, 1, 3]
+    weights = [digest(run.encoder.state_dict()) for run in (whole, again)]
+    assert weights[0] == weights[1]
+
+
+# The report
+
+
+def test_the_report_has_the_verdict_of_every_row_and_the_claims_below() -> None:
+    receipts = [
+        Receipt(
+            experiment=table.id,
+            row=row.number,
+            x={},
+            seed=0,
+            budget="fast",
+            scores={"contrastive": {"r2": 0.95, "mcc": 0.9, "r2_train": 0.98, "mcc_train": 0.9}},
+            per_dimension={},
+            models={"contrastive": {"hash": "a", "curve": {"step": [0, 9], "r2": [0.0, 0.95], "mcc": [0.2, 0.9]}}},
+            steps=9,
+            batch=4,
+            seconds=1.0,
+            config={},
+            config_hash="c",
+            device="H200",
+        )
+        for table in (TABLE4, TABLE5)
+        for row in table.rows
+    ]
+    text, page = markdown(gather(receipts)), results_page(gather(receipts))
+    table4, table5 = (text.split(f"## {table.id}\n")[1].split("\n## ")[0] for table in (TABLE4, TABLE5))
+    assert "short by 1.73" in table4 and "reproduced" in table5 and "Content" not in table4 + table5
+    assert "3DIdent, augmented views → Sphere, vMF κ=1" in table4
+    assert table4.index("short by 1.73") < table4.index("Row 1 reaches the paper's MCC of 98.31 % to 0.1")
+    assert "The authors report 112 GPU-hours for a run (GeForce RTX 2080 Ti)." in text
+    parts = [page.split(f'id="clica-table{k}"')[1].split("</section>")[0] for k in (4, 5)]
+    assert all("pairs Normal 0.1, snapped" in part and "What the table must show besides" in part for part in parts)
+    assert ["Learning curves" in part for part in parts] == [True, False]  # training images are not followed
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 from identica.data import AugmentedProcess, GaussianBlur, simclr_with_colour
 from identica.distributions import BoxUniform, Conditional, TruncatedNormal
 from identica.mixing import RenderedMixing, mixing_from_dict
-from identica.processes import AnchorProcess, EvaluatedOn, PairProcess
+from identica.processes import AnchorProcess, EvaluatedOn, PairPool, PairProcess
 from identica.processes.anchors import FiniteAnchors
 from identica.training import evaluate
 from tests.processes.painting import Painting
@@ -92,6 +92,23 @@ def test_augmented_views_show_one_image_and_know_its_latents() -> None:
     plain = AugmentedProcess(process.anchors, GaussianBlur(probability=0.0)).sample(6, generator=0)
     assert torch.equal(plain.x, plain.x_pos) and torch.equal(plain.x, scene.render(plain.z).float() / 255)
     assert torch.equal(plain.z, pairs.z)
+
+
+def test_only_training_fills_and_renews_the_pool_that_views_are_made_of() -> None:
+    """Neither making the process nor moving nor scoring it: the pool follows from the seed of the run alone."""
+    scene = Painting(16)
+    pool = PairPool(AnchorProcess(MARGINAL, RenderedMixing(scene)), size=500, refresh=5)
+    scene.drawn = 0
+    process = AugmentedProcess(pool, simclr_with_colour()).to("cpu", torch.float32)
+    assert scene.drawn == 2  # a look at whether the augmentation fits
+    first = process.sample(20, torch.Generator().manual_seed(1))
+    assert scene.drawn == 502
+    evaluate(process, lambda x: x.mean(dim=(2, 3)), 100)
+    assert scene.drawn == 602
+    again = AugmentedProcess(pool, simclr_with_colour()).to("cpu").sample(20, torch.Generator().manual_seed(1))
+    other = AugmentedProcess(pool, simclr_with_colour()).to("cpu").sample(20, torch.Generator().manual_seed(2))
+    assert torch.equal(first.z, again.z) and torch.equal(first.x, again.x)
+    assert not torch.isin(other.z[:, 0], first.z[:, 0]).any()
 
 
 def test_augmentations_that_do_not_fit_say_so_at_once() -> None:

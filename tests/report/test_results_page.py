@@ -107,7 +107,7 @@ def test_what_was_left_out_is_said(page: str) -> None:
 
 def test_what_it_took_is_set_against_the_authors(page: str) -> None:
     took = page.split('id="what-it-took"')[1].split("</section>")[0]
-    assert "5 to 10 hours for a run on one GeForce RTX 2080 Ti" in took
+    assert "5 to 10 GPU-hours for a run (GeForce RTX 2080 Ti)" in took
     assert "300 to 600</td>" in took and "435 to 870</td>" in took  # 60 and 87 runs
 
 

@@ -217,18 +217,21 @@ def test_arguments_in_the_wrong_place_are_named(parts: Any) -> None:
 
 def test_precision_is_honoured_in_a_loop_of_ones_own(parts: Any) -> None:
     process, encoder, objective = parts()
-    seen: list[str] = []
+    seen: list[tuple[str, bool]] = []
 
     class Spy(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            seen.append(torch.get_float32_matmul_precision())
+            seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
             h: torch.Tensor = encoder(x)
             return h
 
-    config = dataclasses.replace(SMALL, precision="tf32")
-    state = TrainState.create(nn.ModuleList([Spy(), encoder])[0], objective, config)
-    make_step(process, state, config)()
-    assert seen == ["high"] and torch.get_float32_matmul_precision() == "highest"
+    before = torch.backends.cudnn.allow_tf32
+    for precision in ("tf32", "fp32"):
+        config = dataclasses.replace(SMALL, precision=precision)
+        state = TrainState.create(nn.ModuleList([Spy(), encoder])[0], objective, config)
+        make_step(process, state, config)()
+    assert seen == [("high", True), ("highest", False)]
+    assert torch.get_float32_matmul_precision() == "highest" and torch.backends.cudnn.allow_tf32 == before
 
 
 @pytest.mark.slow  # torch.compile itself takes most of the time

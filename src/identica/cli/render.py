@@ -47,7 +47,7 @@ def render(
 
     for kind, given, known in (("picture", what, WHAT), ("engine", engine, ENGINES)):
         if given not in known:
-            raise ValueError(f"{no_such(kind, given, known)} There are {' and '.join(known)}.")
+            raise ValueError(no_such(kind, given, known))
     size = resolution or (128 if what == "sheet" else 224)
     draw, settings = _renderer(engine, size, quality, samples, device)
     if what == "sheet":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from identica._randomness import Randomness, as_generator
 from identica.data.augmentation import Augmentation
 from identica.processes.anchors import DrawsPairs
 from identica.processes.pairs import Pairs
+from identica.processes.pool import PairPool
 
 
 class AugmentedProcess:
@@ -31,7 +33,7 @@ class AugmentedProcess:
                 f"{type(augmentation).__name__}."
             )
         self.anchors, self.augmentation = anchors, augmentation
-        self.sample(2, 0)  # an augmentation that does not fit the observations says so now
+        self.evaluation_process.sample(2, 0)  # an augmentation that does not fit the observations says so now
 
     @property
     def device(self) -> torch.device:
@@ -47,9 +49,19 @@ class AugmentedProcess:
         views = self.augmentation(torch.cat([images, images]), source).images
         return Pairs(drawn.z, drawn.z, views[:n], views[n:])
 
+    @property
+    def evaluation_process(self) -> AugmentedProcess:
+        """Views of fresh images where the anchors are a pool, which a look must neither fill nor change."""
+        return self._of(self.anchors.process) if isinstance(self.anchors, PairPool) else self
+
     def to(self, device: Device = None, dtype: torch.dtype | None = None) -> AugmentedProcess:
         """The same on another device or in another precision."""
-        return AugmentedProcess(self.anchors.to(device, dtype), self.augmentation)
+        return self._of(self.anchors.to(device, dtype))
+
+    def _of(self, anchors: DrawsPairs) -> AugmentedProcess:
+        other = copy.copy(self)
+        other.anchors = anchors
+        return other
 
     def to_dict(self) -> dict[str, Any]:
         """The anchors and the augmentation's settings."""

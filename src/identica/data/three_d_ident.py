@@ -66,7 +66,7 @@ class ThreeDIdent:
                 f"{self.root} holds {said}; expected as many of each. It is incomplete: copy it again, or let "
                 "'identica render 3dident' finish what it was writing."
             )
-        self.size: tuple[int, int] = self.image(0).shape[:2]
+        self.size: tuple[int, int] = read_png(self._paths[0]).shape[:2]
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -83,7 +83,7 @@ class ThreeDIdent:
     def image(self, index: int) -> npt.NDArray[np.uint8]:
         """One image as it is in its file: ``(H, W, 3)``."""
         pixels = read_png(self._paths[index])
-        if index > 0 and pixels.shape[:2] != self.size:
+        if pixels.shape[:2] != self.size:
             raise DataFileError(
                 f"The image {self._paths[index]} has {pixels.shape[0]}×{pixels.shape[1]} pixels, others have "
                 f"{self.size[0]}×{self.size[1]}: it belongs to another data set. Replace it."

@@ -141,7 +141,7 @@ def tuned(negative: float, positive: float = TUNED, dim: int = DIM) -> HardRow:
         fisher_bingham(*[positive] * dim),
         losses,
         hard=fisher_bingham(*[negative] * dim),
-        x={"hard": negative},
+        x={"Λ⁻": negative},
         recipes={
             "fast": {"batch_size": 1024, "steps": 30_000, "candidates": 2500},
             "smoke": {"candidates": 500},
@@ -201,13 +201,14 @@ FIGURE10 = HardExperiment(
     plots=(
         Plot(
             f"Trained on from the same encoder, Λ⁺ = {TUNED:g}",
-            "hard",
+            "Λ⁻",
             (
                 ("InfoNCE, before", _R2["infonce"]),
                 ("InfoNCE, continued", _R2["continued"]),
                 ("InfoNCE, larger batches", _R2["larger"]),
                 ("with hard negatives", _R2["hard"]),
             ),
+            log=False,
         ),
     ),
     details=(_BEST,),

@@ -19,7 +19,7 @@ from identica.experiments.loss_budgets import recipe_of
 from identica.experiments.loss_plan import LossPlan
 from identica.experiments.planning import BasePlan, Measured, mixing_of
 from identica.objectives import InfoNCE, Objective
-from identica.processes import PairProcess
+from identica.processes import EnsembleProcess, PairProcess
 from identica.similarities import Anisotropic, Similarity
 from identica.training import Evaluation, TrainConfig, TrainingRun, derive_seed
 
@@ -107,6 +107,11 @@ class TunedPlan(LossPlan):
         loss = self.row.losses[model]
         return loss if isinstance(loss, Continued) else None
 
+    def _joined(self, model: Model) -> int:
+        """How many hard negatives per anchor join the others in training."""
+        continued = self._continued(model)
+        return 0 if continued is None else continued.joined
+
     def starts_from(self, model: Model) -> Model | None:
         """InfoNCE, for everything but InfoNCE."""
         continued = self._continued(model)
@@ -116,18 +121,16 @@ class TunedPlan(LossPlan):
         """The same architecture for all, with the weights of the model that it starts from in view."""
         return super().encoder(self.starts_from(model) or model, seed)
 
-    def training_process(self, model: Model, seed: int) -> PairProcess:
+    def training_process(self, model: Model, seed: int) -> PairProcess | EnsembleProcess:
         """With hard negatives where the loss asks for some. Scores come from :meth:`process`, which has none."""
-        continued = self._continued(model)
-        mixing = mixing_of(self.row.dim, self.recipe.candidates, seed)
-        if continued is None or not continued.joined:
-            return PairProcess(SphereUniform(self.row.dim), _laws(self.row)[0], mixing)
-        return hard_process(self.row, continued.joined, mixing)
+        joined = self._joined(model)
+        if not joined:
+            return self.process(model, seed)
+        return hard_process(self.row, joined, mixing_of(self.row.dim, self.recipe.candidates, seed))
 
     def objective(self, model: Model) -> Objective:
         """InfoNCE; hard negatives join the other anchors, and Λ̂ starts at Λ⁺ − Λ⁻."""
-        continued = self._continued(model)
-        if continued is None or not continued.joined:
+        if not self._joined(model):
             return super().objective(model)
         start = torch.tensor(self.row.optima[0])
         similarity: Similarity = Anisotropic(self.row.dim, start, link=self.recipe.link)
@@ -151,13 +154,21 @@ class TunedPlan(LossPlan):
     def measured(
         self, model: Model, seed: int, run: TrainingRun, evaluation: Evaluation, device: torch.device
     ) -> Measured:
-        """As of every loss; of a Λ̂ learned against a mixture of negatives only its mean, as it has no truth."""
+        """As of every loss; of a Λ̂ learned against a mixture of negatives only its mean, as it has no truth.
+
+        Losses are compared on batches of the first model's size, without hard negatives. What was trained with others
+        has a learning curve that this minimum does not belong to, so it is left out there.
+        """
         similarity = run.objective.similarity if isinstance(run.objective, InfoNCE) else None
-        if not isinstance(similarity, Anisotropic):
-            return super().measured(model, seed, run, evaluation, device)
-        fixed = Anisotropic(self.row.dim, similarity.precision.detach(), trainable=False)
-        found = super().measured(model, seed, replace(run, objective=InfoNCE(fixed)), evaluation, device)
-        return replace(found, scores={**found.scores, "learned_precision": similarity.precision.mean().item()})
+        scores: dict[str, float] = {}
+        if isinstance(similarity, Anisotropic):
+            fixed = Anisotropic(self.row.dim, similarity.precision.detach(), trainable=False)
+            scores["learned_precision"] = similarity.precision.mean().item()
+            run = replace(run, objective=InfoNCE(fixed))
+        found = super().measured(model, seed, run, evaluation, device)
+        as_first = not self._joined(model) and self.train_config(model).batch_size == self.recipe.batch_size
+        info = {name: value for name, value in found.info.items() if as_first or name != "minimal_loss"}
+        return replace(found, scores={**found.scores, **scores}, info=info)
 
     def loss_label(self, model: Model) -> str:
         """What decides how long a step takes."""
@@ -167,10 +178,10 @@ class TunedPlan(LossPlan):
         return f"{super().loss_label(model)}, {continued.joined} hard, {continued.larger:g} times"
 
     def _model_config(self, model: Model) -> dict[str, Any]:
-        config, continued = super()._model_config(model), self._continued(model)
-        if continued is None or not continued.joined:
+        config, joined = super()._model_config(model), self._joined(model)
+        if not joined:
             return config
-        return {**config, "hard": {"conditional": _plain(self.row.hard), "negatives_per_anchor": continued.joined}}
+        return {**config, "hard": {"conditional": _plain(self.row.hard), "negatives_per_anchor": joined}}
 
 
 def _plain(law: Law) -> dict[str, Any]:

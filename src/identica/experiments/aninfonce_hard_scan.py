@@ -56,9 +56,9 @@ def scan(process: PairProcess, precisions: Sequence[float], anchors: int, seed: 
 
     process: isotropic Fisher-Bingham pairs with hard negatives; its mixing is left out. All in float64.
     """
-    target = ratio_precision(process.conditional, process.negative_conditional, process.dim)  # type: ignore[arg-type]
     if process.negative_conditional is None:
         raise ValueError("A scan over hard negatives needs some: give the process a negative_conditional.")
+    target = ratio_precision(process.conditional, process.negative_conditional, process.dim)  # type: ignore[arg-type]
     if not bool((target == target[0]).all()):
         raise ValueError(f"A scan of one number needs a Λ⁺ − Λ⁻ with equal entries, not {target.tolist()}.")
     distances = _distances(process, whole_number(anchors, "anchors", least=2), seed)

@@ -85,6 +85,12 @@ FIGURE6 = ShiftExperiment(
     seeds=3,
     dim=DIM,
     trend="R² in the south falls as a classifier tells north from south",
+    columns=(
+        ("R² in the south", "shifted_r2"),
+        ("Fitted there", "south_r2"),
+        ("Domain classifier", "domain_accuracy"),
+        ("The best possible", "best_accuracy"),
+    ),
     claims=(
         Anticorrelated(
             "R² in the south and the accuracy of the domain classifier are anticorrelated: Spearman below −0.8",

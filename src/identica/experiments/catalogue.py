@@ -72,7 +72,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run (one row, one seed) took the authors: from so many to so many hours on one GPU."""
+    """What one run (one row, one seed) took the authors: from so many to so many GPU-hours."""
 
     hours: tuple[float, float]
     gpu: str
@@ -109,7 +109,12 @@ class Entry:
     @property
     def process_label(self) -> str:
         """Where the pairs come from: ``Box, Uniform, Laplace 0.05``."""
-        return f"{self.space.capitalize()}, {self.marginal.label}, {self.conditional.label}"
+        return f"{self.space.capitalize()}, {self.marginal.label}, {self.pairs_label}"
+
+    @property
+    def pairs_label(self) -> str:
+        """What pairs are alone: ``Laplace 0.05``."""
+        return self.conditional.label
 
     @property
     def model_label(self) -> str:
@@ -121,7 +126,7 @@ class Entry:
         """The same in several short lines."""
         return (
             f"{self.space.capitalize()}, {self.marginal.label}",
-            f"pairs {self.conditional.label}",
+            f"pairs {self.pairs_label}",
             f"model {self.model_label}",
         )
 

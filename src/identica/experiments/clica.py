@@ -58,8 +58,13 @@ def _box_to_unbounded(number: int, conditional: Law, model: Law, mean: float, sd
     return Row(str(number), "box", UNIFORM, conditional, "unbounded", model, published=figures)
 
 
+_OWN_OPTIMUM = "with self-pairs this loss, started at the truth, leads away from it to an R² of 97 (docs/recipe.md)"
+
+
 def _unbounded(number: str, marginal: Law, scale: float, baselines: tuple[Published, Published], us: Published) -> Row:
     note = _AS_PRINTED if scale == 1.0 else _AS_CODED
+    if number == "11b":
+        note = f"{note}; {_OWN_OPTIMUM}"
     figures = _figures(*baselines, us)
     return Row(number, "unbounded", marginal, normal(scale), "unbounded", normal(), published=figures, note=note)
 

@@ -19,6 +19,8 @@ from identica.names import no_such
 class MnistRecipe(LossRecipe):
     """A recipe with what MNIST needs besides.
 
+    start_to: where the last of the Λ̂ starts, the first being at ``start`` and those between equally far apart in
+        logarithm; None for all at ``start``. See docs/aninfonce.md for what it is good for.
     vae: the VAE whose decoder is the mixing.
     readout_images: readouts and neighbours are fitted on so many of the training images; None for all.
     test_images: and judged on so many of the test images.
@@ -27,6 +29,7 @@ class MnistRecipe(LossRecipe):
     domain_steps: batches that the classifier of views and plain images is trained on.
     """
 
+    start_to: float | None = None
     vae: VaeSettings = VaeSettings()
     readout_images: int | None = None
     test_images: int | None = None
@@ -46,6 +49,8 @@ _FAST = MnistRecipe(
     lr=1e-3,
     supervised_lr=1e-3,
     precision="tf32",
+    start=1.0,
+    start_to=100.0,
 )
 _FAST_CPU = replace(_FAST, batch_size=1024, precision="fp32", floor_batches=16, error_pairs=512)
 _SMOKE = MnistRecipe(

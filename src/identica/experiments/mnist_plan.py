@@ -15,6 +15,7 @@ from identica.encoders import VAE, MLPEncoder, ResidualEncoder
 from identica.encoders.base import Encoder
 from identica.experiments.catalogue import Model
 from identica.experiments.loss_plan import LossPlan
+from identica.experiments.loss_rows import Loss
 from identica.experiments.mnist_budgets import MnistRecipe
 from identica.experiments.planning import Measured
 from identica.experiments.supplies import Supplies, mnist_identity
@@ -22,6 +23,7 @@ from identica.metrics import knn_accuracy
 from identica.mixing import DecoderMixing
 from identica.mixing.decoder import weights_digest
 from identica.processes import PairProcess
+from identica.similarities import Anisotropic, Similarity
 from identica.spaces import Sphere
 from identica.training import Evaluation, TrainingRun, derive_seed
 
@@ -76,6 +78,15 @@ class MnistPlan(LossPlan):
             PIXELS, space, width=self.recipe.width, blocks=self.recipe.blocks, whiten=False, seed=weights
         )
 
+    def _similarity(self, loss: Loss) -> Similarity:
+        """As elsewhere, but for Λ̂ that start at different values."""
+        recipe, last = self.recipe, self.recipe.start_to
+        if loss.kind != "anisotropic" or last is None:
+            return super()._similarity(loss)
+        ratio = (last / recipe.start) ** (1 / (self.row.dim - 1))
+        values = [float(f"{recipe.start * ratio**k:.6g}") for k in range(self.row.dim)]
+        return Anisotropic(self.row.dim, torch.tensor(values), link=recipe.link)
+
     # -- what is measured
 
     def neighbours(self, run: TrainingRun) -> float:
@@ -97,6 +108,14 @@ class MnistPlan(LossPlan):
     def _latents(self) -> dict[str, Any]:
         decoder = dataclasses.asdict(self.recipe.vae) | {"hidden": list(self.recipe.vae.hidden)}
         return {**super()._latents, "mixing": {"decoder": decoder, "mnist": mnist_identity()}}
+
+    def _model_config(self, model: Model) -> dict[str, Any]:
+        """Where Λ̂ starts goes through a logarithm, whose last digits are the machine's: they must not change a hash."""
+        config = super()._model_config(model)
+        similarity = config["objective"]["similarity"]
+        if "precision" in similarity:
+            similarity["precision"] = [float(f"{value:.5g}") for value in similarity["precision"]]
+        return config
 
 
 @dataclass(frozen=True)

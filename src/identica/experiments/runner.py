@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,23 +16,18 @@ from identica.experiments.catalogue import Model
 from identica.experiments.pace import Work
 from identica.experiments.planning import BasePlan, Measured
 from identica.experiments.receipt import Receipt
+from identica.experiments.seeds import train_seeds
 from identica.experiments.stages import train_stages
 from identica.experiments.starts import Start, keep, name_of
-from identica.objectives import Objective
 from identica.training import (
     Callback,
-    CheckpointError,
     Evaluation,
     Record,
-    TrainConfig,
     TrainingDiverged,
     TrainingRun,
-    TrainState,
     derive_seed,
     evaluate,
-    train_many,
 )
-from identica.training.step import Process
 
 
 @dataclass(frozen=True)
@@ -91,42 +84,8 @@ class Pool:
 # Training
 
 
-def train_seeds(
-    processes: Sequence[Process],
-    encoders: Sequence[nn.Module],
-    objectives: Sequence[Objective],
-    config: TrainConfig,
-    *,
-    seeds: Sequence[int],
-    device: torch.device | str = "cpu",
-    out: Path | None = None,
-    resume: bool = False,
-    callbacks: Sequence[Callback] = (),
-) -> tuple[TrainingRun | TrainingDiverged, ...]:
-    """Train one encoder for each seed, all together; a seed that diverges does not stop the others.
-
-    Element i of every sequence belongs to seed i; ``out`` keeps the checkpoints of all of them.
-    """
-    try:
-        runs = train_many(
-            processes,
-            encoders,
-            objectives,
-            config,
-            seeds=seeds,
-            device=device,
-            out=out,
-            resume=resume,
-            callbacks=callbacks,
-            quiet=True,
-        )
-    except TrainingDiverged as error:  # every one of them
-        return (error,) * len(seeds)
-    return tuple(run if run.diverged is None else TrainingDiverged(run.diverged) for run in runs)
-
-
 def work_of(plan: BasePlan, model: Model, seeds: int) -> Work:
-    """The steps that :func:`train_seeds` will take, each for all seeds, for the progress bar."""
+    """The steps that :func:`train_model` will take, each for all seeds, for the progress bar."""
     turns = seeds if plan.stages(model) else 1  # stages are trained seed by seed
     steps = turns * plan.train_config(model).steps
     return Work(f"{plan.loss_label(model)}, {seeds} seeds", steps, model == "supervised")
@@ -146,13 +105,12 @@ def train_model(
 
     ``starts``: by seed, the trained encoders that it starts from. Those that others start from are kept in ``folder``.
     """
-    started, starts = _Started(), {} if starts is None else starts
-
-    def attempt() -> tuple[TrainingRun | TrainingDiverged, ...]:
-        watching = [started, callback, *plan.watchers(model, seeds, device)]
-        if plan.stages(model):
-            return train_stages(train_seeds, plan, model, seeds, device=device, folder=folder, callbacks=watching)
-        return train_seeds(
+    starts = {} if starts is None else starts
+    watching = [callback, *plan.watchers(model, seeds, device)]
+    if plan.stages(model):
+        runs = train_stages(plan, model, seeds, device=device, folder=folder, callbacks=watching)
+    else:
+        runs = train_seeds(
             [plan.training_process(model, seed) for seed in seeds],
             [_first_encoder(plan, model, seed, starts.get(seed)) for seed in seeds],
             [plan.objective(model) for _ in seeds],
@@ -160,18 +118,8 @@ def train_model(
             seeds=[plan.seed(model, seed) for seed in seeds],
             device=device,
             out=folder / name_of(seeds, starts),
-            resume=True,
             callbacks=watching,
         )
-
-    try:
-        runs = attempt()
-    except CheckpointError as error:
-        if started.yes:  # not a checkpoint that cannot be used, but one that cannot be written
-            raise
-        warnings.warn(f"{error} It is set aside, and the run starts afresh.", stacklevel=2)
-        shutil.rmtree(folder, ignore_errors=True)
-        runs = attempt()
     results = {}
     for seed, run in zip(seeds, runs, strict=True):
         results[seed] = _result(plan, model, seed, run, device, together=1 if plan.stages(model) else len(seeds))
@@ -188,15 +136,6 @@ def _first_encoder(plan: BasePlan, model: Model, seed: int, start: Start | None)
     if start is not None:
         encoder.load_state_dict(dict(start.weights))
     return encoder
-
-
-class _Started(Callback):
-    """Whether any run got as far as training."""
-
-    yes = False
-
-    def on_start(self, state: TrainState, config: TrainConfig) -> None:
-        self.yes = True
 
 
 def _result(

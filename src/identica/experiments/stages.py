@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from identica.experiments.catalogue import Model
+from identica.experiments.seeds import train_seeds
 from identica.objectives import Objective
 from identica.training import Callback, Record, TrainConfig, TrainingDiverged, TrainingRun, derive_seed
 from identica.training.step import Process
@@ -17,22 +18,18 @@ from identica.training.step import Process
 if TYPE_CHECKING:
     from identica.experiments.planning import BasePlan
 
-#: ``identica.experiments.runner.train_seeds``.
-TrainSeeds = Callable[..., tuple[TrainingRun | TrainingDiverged, ...]]
-
 
 @dataclass(frozen=True)
 class Stage:
-    """One run of several. Each has an optimiser, a schedule and a loss of its own; ``process`` is made for a seed."""
+    """One run of several. Each has an optimiser, a schedule, a process and a loss of its own."""
 
     name: str
     config: TrainConfig
-    process: Callable[[int], Process]
+    process: Callable[[], Process]
     objective: Callable[[], Objective]
 
 
 def train_stages(
-    train: TrainSeeds,
     plan: BasePlan,
     model: Model,
     seeds: Sequence[int],
@@ -45,33 +42,27 @@ def train_stages(
 
     Every stage has a checkpoint of its own in ``folder``: what was interrupted goes on in the stage it was in.
     """
-    return tuple(_one_seed(train, plan, model, seed, device, folder / f"seed-{seed}", callbacks) for seed in seeds)
+    return tuple(_one_seed(plan, model, seed, device, folder / f"seed-{seed}", callbacks) for seed in seeds)
 
 
 def _one_seed(
-    train: TrainSeeds,
-    plan: BasePlan,
-    model: Model,
-    seed: int,
-    device: torch.device,
-    folder: Path,
-    callbacks: Sequence[Callback],
+    plan: BasePlan, model: Model, seed: int, device: torch.device, folder: Path, callbacks: Sequence[Callback]
 ) -> TrainingRun | TrainingDiverged:
     encoder, runs = plan.encoder(model, seed), []
     for stage in plan.stages(model):
-        settings: dict[str, Any] = {"device": device, "out": folder / stage.name, "resume": True}
-        source = derive_seed(plan.seed(model, seed), stage.name)
-        (run,) = train(
-            [stage.process(seed)],
+        (run,) = train_seeds(
+            [stage.process()],
             [encoder],
             [stage.objective()],
             stage.config,
-            seeds=[source],
+            seeds=[derive_seed(plan.seed(model, seed), stage.name)],
+            device=device,
+            out=folder / stage.name,
             callbacks=callbacks,
-            **settings,
         )
         if isinstance(run, TrainingDiverged):
             return TrainingDiverged(f"{stage.name}: {run}")
+        encoder = run.encoder
         runs.append(run)
     return joined(runs)
 

@@ -4,7 +4,7 @@ The paper drew pairs from a conditional with σ = 0.1 (the default of its code; 
 views to the nearest of 250,000 rendered latents. In ten dimensions that is far: the pairs it trained on differ by
 0.26 per coordinate, and a Laplace conditional becomes nearly Gaussian. Row 1 is therefore here under three
 labelled protocols: exact pairs with σ = 0.1, exact pairs with σ = 0.26, and pairs snapped as in the paper, which is the
-one to compare. The other rows have exact pairs of the spread that snapping produced.
+one to compare. Rows 2 to 4 have exact pairs of the spread that snapping produced; row 5 has augmented views.
 
 Table 5 has the same models: what one table has trained, the other takes over. Where pairs are exact, nothing is
 ever seen twice on purpose, and "training images" are further images of the same law.
@@ -51,15 +51,17 @@ class ImageRow(Row):
     @property
     def process_label(self) -> str:
         """``3DIdent, Normal 0.1, snapped``."""
-        if self.protocol == "augmented":
-            return "3DIdent, augmented views"
-        return f"3DIdent, {self.conditional.label}, {self.protocol}"
+        return f"3DIdent, {self.pairs_label}"
+
+    @property
+    def pairs_label(self) -> str:
+        """``Normal 0.1, snapped``."""
+        return "augmented views" if self.protocol == "augmented" else f"{self.conditional.label}, {self.protocol}"
 
     @property
     def setting(self) -> tuple[str, ...]:
         """The same in three short lines."""
-        pairs = "augmented views" if self.protocol == "augmented" else f"{self.conditional.label}, {self.protocol}"
-        return "3DIdent, box", f"pairs {pairs}", f"model {self.model_label}"
+        return "3DIdent, box", f"pairs {self.pairs_label}", f"model {self.model_label}"
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,11 @@ _SUPERVISED = _Figures((98.67, 0.03), (99.98, 0.01))
 _IDENTITY = _Figures((5.25, 1.20), (5.35, 0.72))
 
 _NARROW = "exact pairs with the σ of the authors' code, narrower than what snapping made of them"
-_WIDE = "exact pairs as wide as those that the authors' snapping produced"
-_SNAPPED = "pairs snapped to 250,000 latents, as the authors did: the protocol to compare with the paper"
-_UNBOUNDED = "R² as high as in row 1; MCC stays low, since −‖·‖² on an unbounded code cannot tell rotations apart"
+_WIDE = f"exact pairs of spread {SNAPPED_SPREAD}, as wide as those that the authors' snapping produced, but not snapped"
+_SNAPPED = "pairs snapped to 250,000 latents (smoke: 64), as the authors did: the protocol to compare with the paper"
+_UNBOUNDED = f"{_WIDE}; −‖·‖² on an unbounded code cannot tell rotations apart, so R² may be high and MCC stays low"
+_LAPLACE = f"{_WIDE}: Laplace, where the authors' came out nearly normal"
+_VIEWS = "two augmented views of one image: z̃ is z"
 
 
 def _row(
@@ -115,7 +119,7 @@ def _row(
     metric: Literal["r2", "r2_train"],
     *,
     protocol: Protocol = "exact",
-    note: str = "",
+    note: str,
 ) -> ImageRow:
     matched = model_space == "box" and model.family == "normal" and pairs.family == "normal"
     published: dict[Model, Published] = {
@@ -147,9 +151,9 @@ def _rows(metric: Literal["r2", "r2_train"]) -> tuple[ImageRow, ...]:
         _row("1b", wide, "box", normal(), _ROW1, metric, note=_WIDE),
         _row("1c", normal(0.1), "box", normal(), _ROW1, metric, note=_NARROW),
         _row("2", wide, "unbounded", normal(), _ROW2, metric, note=_UNBOUNDED),
-        _row("3", wide_laplace, "box", normal(), _ROW3, metric),
-        _row("4", wide, "sphere", vmf(1), _ROW4, metric),
-        _row("5", UNIFORM, "sphere", vmf(1), _ROW5, metric, protocol="augmented"),
+        _row("3", wide_laplace, "box", normal(), _ROW3, metric, note=_LAPLACE),
+        _row("4", wide, "sphere", vmf(1), _ROW4, metric, note=_WIDE),
+        _row("5", UNIFORM, "sphere", vmf(1), _ROW5, metric, protocol="augmented", note=_VIEWS),
     )
 
 
@@ -159,7 +163,9 @@ def _claims(mcc: str, r2: str, figures: dict[str, float]) -> tuple[Claim, ...]:
     linear = Quantity("contrastive", r2)
 
     def reached(number: str, bound: float) -> Claim:
-        return AtLeast(f"Row {number} reaches the paper's MCC of {bound:.2f} %", (number,), score, bound / 100 - 1e-3)
+        return AtLeast(
+            f"Row {number} reaches the paper's MCC of {bound:.2f} % to 0.1", (number,), score, bound / 100 - 1e-3
+        )
 
     return (
         *(reached(number, bound) for number, bound in figures.items()),

@@ -19,6 +19,7 @@ from identica.distributions import BoxUniform, Conditional, TruncatedLaplace, Tr
 from identica.encoders import ResNetEncoder
 from identica.experiments.catalogue import Model
 from identica.experiments.planning import BasePlan, Measured
+from identica.experiments.recovered import SHOWN, recovered
 from identica.experiments.stages import Stage
 from identica.experiments.three_d_ident import ImageRow
 from identica.experiments.three_d_ident_budgets import ImageRecipe, Resolution
@@ -26,7 +27,7 @@ from identica.mixing import RenderedMixing
 from identica.objectives import InfoNCE, Objective, Supervised
 from identica.processes import AnchorProcess, EvaluatedOn, PairPool, PairProcess, Pairs, SnappedProcess
 from identica.processes.anchors import DrawsPairs, FiniteAnchors
-from identica.render import FACTORS, ThreeDIdentScene
+from identica.render import FACTORS, VERSION, ThreeDIdentScene
 from identica.similarities import Annealed, DotProduct, LpSimilarity, Similarity
 from identica.spaces import Box, Euclidean, Space, Sphere
 from identica.training import Evaluation, TrainConfig, TrainingRun, derive_seed, evaluate
@@ -97,7 +98,8 @@ class RenderedSet:
 
     def to_dict(self) -> dict[str, Any]:
         """What it depends on."""
-        return {"process": "rendered set", "name": self.name, "count": self.count, "size": self.size}
+        names = ("name", "count", "size", "pixels")
+        return {"process": "rendered set", **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(frozen=True)
@@ -189,14 +191,11 @@ class ImagePlan(BasePlan):
             Stage(
                 f"{place + 1}-{resolution.size}-pixels",
                 self._config(resolution),
-                functools.partial(self._process_at, model, resolution),
+                functools.partial(self.pairs, model, resolution),
                 functools.partial(self._loss, model, place == 0),
             )
             for place, resolution in enumerate(self.recipe.resolutions)
         )
-
-    def _process_at(self, model: Model, resolution: Resolution, seed: int) -> DrawsPairs:
-        return self.pairs(model, resolution)
 
     def _config(self, resolution: Resolution) -> TrainConfig:
         recipe = self.recipe
@@ -230,14 +229,20 @@ class ImagePlan(BasePlan):
     def measured(
         self, model: Model, seed: int, run: TrainingRun, evaluation: Evaluation, device: torch.device
     ) -> Measured:
-        """Scores on training images, factor by factor as well, and when each point of the curve was reached."""
+        """Scores on training images, by factor too, when each point of the curve was reached, and latents recovered."""
         recipe = self.recipe
         info = {
             "factors": list(FACTORS),
             "curve_seconds": [round(record.seconds, 2) for record in run.history],
             "resolutions": [[resolution.size, resolution.steps] for resolution in recipe.resolutions],
+            "recovered": self._recovered(run, evaluation, device),
         }
         return self._on_training_images(run, None, derive_seed(seed, f"{model} train"), device, info)
+
+    def _recovered(self, run: TrainingRun, evaluation: Evaluation, device: torch.device) -> dict[str, Any]:
+        """Of latents that no model was trained or scored on, the same for all of them."""
+        latents = latents_of("shown", SHOWN).to(device)
+        return recovered(evaluation, latents, run(RenderedMixing(scene_of(self.recipe.last_size))(latents)))
 
     def measured_identity(self, seed: int, device: torch.device) -> Measured:
         """Scores on training images."""
@@ -262,7 +267,7 @@ class ImagePlan(BasePlan):
     @property
     def _latents(self) -> dict[str, Any]:
         return {
-            "scene": "3dident",
+            "scene": f"3dident {VERSION}",
             "space": self.row.space,
             "marginal": self.row.marginal.to_dict(),
             "dim": DIM,

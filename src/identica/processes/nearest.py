@@ -1,4 +1,4 @@
-"""The two nearest of a finite set of points, by four searches with one answer (the last one nearly)."""
+"""The two nearest of a finite set of points, by three searches with one answer (the last one nearly)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Pictures from latents: the 3DIdent scene, drawn on whatever device the latents are on."""
 
-from identica.render.three_d_ident import FACTORS, Quality, ThreeDIdentScene, check_latents
+from identica.render.three_d_ident import FACTORS, VERSION, Quality, ThreeDIdentScene, check_latents
 
-__all__ = ["FACTORS", "Quality", "ThreeDIdentScene", "check_latents"]
+__all__ = ["FACTORS", "VERSION", "Quality", "ThreeDIdentScene", "check_latents"]

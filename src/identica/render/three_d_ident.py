@@ -20,6 +20,8 @@ FACTORS = (
     "spotlight angle", "object hue", "spotlight hue", "ground hue",
 )  # fmt: skip
 SMALLEST, LARGEST = 16, 512
+#: Of the pictures: to be counted up with every change that makes other pictures. Results name it.
+VERSION = 1
 #: Scenes are drawn together as far as this much memory goes, and at most so many of them.
 _MEMORY, _TOGETHER = 2**31, 4096
 

@@ -67,7 +67,8 @@ def _papers(sections: Sequence[Section]) -> str:
     cited = dict.fromkeys(section.experiment.paper.split(",")[0] for section in sections)
     lines = [f"{name}: {PAPERS[name]}." for name in cited if name in PAPERS]
     costs = dict.fromkeys(section.experiment.cost for section in sections if section.main.run)
-    lines += [f"The authors had one {cost.gpu} and {hours_text(cost.hours)} hours for a run." for cost in costs if cost]
+    hours = [f"{hours_text(cost.hours)} GPU-hours for a run ({cost.gpu})" for cost in costs if cost]
+    lines += [f"The authors report {one}." for one in hours]
     return " ".join(lines) + "\n"
 
 
@@ -95,10 +96,10 @@ def _block(block: Block) -> list[str]:
     if block.experiment.curves:
         for curve in block.curves:
             parts += _curve(block, curve)
-    elif block.experiment.claims:
-        parts += _claimed(block)
+    elif block.is_table:
+        parts += [*_tables(block), *_claims(block)]
     else:
-        parts += _tables(block)
+        parts += [*_claims(block), *_points(block)]
     parts += [f"- {escape(remark)}" for remark in block.remarks]
     return [*parts, ""] if block.remarks else parts
 
@@ -120,8 +121,8 @@ def _tables(block: Block) -> list[str]:
     return parts
 
 
-def _claimed(block: Block) -> list[str]:
-    """What a figure must show, and its numbers."""
+def _claims(block: Block) -> list[str]:
+    """What must be shown, the number that decided it, and whether it holds."""
     claims = [
         (
             one.claim.says,
@@ -130,10 +131,14 @@ def _claimed(block: Block) -> list[str]:
         )
         for one in block.claims
     ]
-    parts = [table(("To be shown", "Found", "Verdict"), claims, right=(1,))]
+    return [table(("To be shown", "Found", "Verdict"), claims, right=(1,))] if claims else []
+
+
+def _points(block: Block) -> list[str]:
+    """The numbers of a figure."""
     named = headings(block)
     right = [k for k, name in enumerate(named) if name in HEADINGS[9:]]
-    return [*parts, table(named, table_rows(block), right=right)] if block.run else parts
+    return [table(named, table_rows(block), right=right)] if block.run else []
 
 
 def _contrastive(result: RowResult) -> tuple[str, ...]:

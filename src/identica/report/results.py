@@ -22,6 +22,7 @@ from identica.experiments import (
 )
 from identica.experiments.budgets import BUDGETS
 from identica.experiments.catalogue import MODELS
+from identica.experiments.loss_rows import LossExperiment
 from identica.experiments.verdicts import ClaimResult, CurveResult
 from identica.report.receipts import usable
 
@@ -76,8 +77,13 @@ class Block:
         return curve_results(self.experiment, self.rows)
 
     @property
+    def is_table(self) -> bool:
+        """Whether its rows stand beside the paper's, one by one, as those of a table do; else they are points."""
+        return not self.experiment.curves and not isinstance(self.experiment, LossExperiment)
+
+    @property
     def claims(self) -> tuple[ClaimResult, ...]:
-        """What the figure must show."""
+        """What the experiment must show besides."""
         return claim_results(self.experiment, self.rows)
 
     @property

@@ -11,12 +11,14 @@ from markupsafe import Markup
 from identica.experiments import RowResult, Verdict, ledger_path
 from identica.experiments.catalogue import METRICS, PAPERS, Metric, Model
 from identica.experiments.verdicts import COLLAPSED, FAR_OUT, HIGH, CurveResult
+from identica.render import FACTORS
 from identica.report.markdown import mass_to_move, ours, paper, trend_of
 from identica.report.page import render
 from identica.report.receipts import Point, learning_curve
 from identica.report.results import Block, Results, hours_text, seconds_text
 from identica.report.results_charts import FigurePoint, Pair, Spent, comparison, figure, learning, spent_chart
 from identica.report.results_losses import found_text, headings, panels, table_rows, unjudged
+from identica.report.results_three_d_ident import inversions
 
 #: What every such page carries in its head, by which we know that it may be written over.
 MARK = '<meta name="generator" content="identica report">'
@@ -25,6 +27,7 @@ MARK = '<meta name="generator" content="identica report">'
 def results_page(results: Results, notes: Sequence[str] = ()) -> str:
     """The page as HTML. ``notes``: sentences about what in the folder could not be read."""
     spent = [_spent(block) for section in results.sections for block in section.blocks if block.author_hours]
+    inverted = inversions(results)
     cited = dict.fromkeys(section.experiment.paper.split(",")[0] for section in results.sections)
     return render(
         "results.html",
@@ -52,6 +55,9 @@ def results_page(results: Results, notes: Sequence[str] = ()) -> str:
         comparison=_comparison,
         curves=_curves,
         learning=_learning,
+        originals=inverted.originals,
+        inversion=inverted.of,
+        factors=FACTORS,
         panels=lambda block: [(title, Markup(chart)) for title, chart in panels(block)],
         loss_headings=headings,
         loss_rows=table_rows,
@@ -85,7 +91,7 @@ def faster(block: Block) -> str:
 
 def _gpus(results: Results) -> list[str]:
     costs = dict.fromkeys(section.experiment.cost for section in results.sections if section.main.run)
-    return [f"{hours_text(cost.hours)} hours for a run on one {cost.gpu}" for cost in costs if cost is not None]
+    return [f"{hours_text(cost.hours)} GPU-hours for a run ({cost.gpu})" for cost in costs if cost is not None]
 
 
 # Pictures

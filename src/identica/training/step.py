@@ -113,10 +113,12 @@ def in_precision(encoder: nn.Module, precision: Precision, device: torch.device)
 
 @contextlib.contextmanager
 def matmul_precision(precision: Precision) -> Iterator[None]:
-    """TF32 matrix products on CUDA while the context lasts if asked for, full float32 otherwise."""
-    before = torch.get_float32_matmul_precision()
+    """TF32 matrix products and convolutions on CUDA while the context lasts if asked for, full float32 otherwise."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
