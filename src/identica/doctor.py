@@ -48,6 +48,7 @@ EXTRAS = {
     "dev": {
         "pytest>=8": "pytest",
         "pytest-timeout>=2.3": "pytest_timeout",
+        "pytest-xdist>=3.6": "xdist",
         "hypothesis>=6.100": "hypothesis",
         "ruff>=0.6": "ruff",
         "mypy>=1.11": "mypy",
