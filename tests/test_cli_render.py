@@ -38,6 +38,13 @@ def test_a_data_set_is_written_and_continued(tmp_path: Path, capsys: pytest.Capt
     assert json.loads((tmp_path / "train" / "rendering.json").read_text())["resolution"] == 16
 
 
+@pytest.mark.parametrize("split", ["../elsewhere", "..", "a/b", "/tmp", ""])
+def test_a_split_is_a_name_and_not_a_path(split: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["render", "3dident", "--n", "1", "--out", str(tmp_path / "out"), "--split", split, *SMALL]) == 2
+    assert "--split is the name of a folder below --out" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_splits_and_seeds_have_latents_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     latents = []
     for name, more in (("a", ["--split", "train"]), ("b", ["--split", "test"]), ("c", ["--seed", "1"])):

@@ -53,6 +53,8 @@ def render(
     if what == "sheet":
         path = _sheet(out or Path("factors.png"), draw, values)
     else:
+        if split is not None and (split != Path(split).name or split in ("", ".", "..")):
+            raise ValueError(f"--split is the name of a folder below --out, such as train, not {split!r}.")
         path = _data_set((out or Path("3dident")) / (split or ""), draw, settings, n, split, seed, quiet)
     if quiet:
         print(path)
