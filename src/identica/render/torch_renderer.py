@@ -133,8 +133,16 @@ class TorchRenderer:
 
     def render(self, placement: Placement, dtype: torch.dtype) -> Tensor:
         """Pictures of scenes in sRGB: ``(B, 3, H, W)``, bytes or floating numbers in [0, 1]."""
-        scenes = [partial(self._picture, placement, number, dtype) for number in range(len(placement.location))]
-        return torch.stack(workers.run(scenes) if self.device.type == "cpu" else [draw() for draw in scenes])
+        count = len(placement.location)
+        shares = min(count, workers.available_workers() if self.device.type == "cpu" else 1)
+        draw = [partial(self._pictures, placement, range(k, count, shares), dtype) for k in range(shares)]
+        pictures = torch.empty(count, 3, self.resolution, self.resolution, dtype=dtype, device=self.device)
+        for k, share in enumerate(workers.run(draw) if shares > 1 else [piece() for piece in draw]):
+            pictures[k::shares] = share
+        return pictures
+
+    def _pictures(self, placement: Placement, numbers: range, dtype: torch.dtype) -> Tensor:
+        return torch.stack([self._picture(placement, number, dtype) for number in numbers])
 
     def _picture(self, placement: Placement, number: int, dtype: torch.dtype) -> Tensor:
         values = formulas.to_srgb(self.render_one(placement, number))
