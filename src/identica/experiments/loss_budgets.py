@@ -71,7 +71,8 @@ _SMOKE = LossRecipe(
     error_batches=8,
     error_pairs=128,
 )
-_PAPER = LossRecipe(
+#: The authors' protocol, where their code says it.
+PAPER = LossRecipe(
     encoder="mlp",
     steps=300_000,
     supervised_steps=300_000,
@@ -91,7 +92,7 @@ _PAPER = LossRecipe(
 RECIPES: dict[str, Mapping[DeviceKind, LossRecipe]] = {
     "smoke": {"cpu": _SMOKE, "cuda": _SMOKE},
     "fast": {"cpu": _FAST_CPU, "cuda": _FAST},
-    "paper": {"cpu": _PAPER, "cuda": replace(_PAPER, precision="tf32")},
+    "paper": {"cpu": PAPER, "cuda": replace(PAPER, precision="tf32")},
 }
 
 

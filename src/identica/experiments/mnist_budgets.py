@@ -6,10 +6,10 @@ The paper specifies neither the contrastive encoder nor its training; ``paper`` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from identica.experiments.catalogue import DeviceKind
-from identica.experiments.loss_budgets import LossRecipe
+from identica.experiments.loss_budgets import PAPER, LossRecipe
 from identica.experiments.loss_rows import LossRow
 from identica.experiments.mnist_rows import VaeSettings, ViewsRow
 from identica.names import no_such
@@ -75,22 +75,7 @@ _SMOKE = MnistRecipe(
     digits_each=1,
     domain_steps=60,
 )
-_PAPER = MnistRecipe(
-    encoder="mlp",
-    steps=300_000,
-    supervised_steps=300_000,
-    batch_size=1000,
-    lr=1e-4,
-    supervised_lr=1e-4,
-    similarity_lr=1e-3,
-    schedule="constant",
-    negatives="both",
-    symmetric=True,
-    link="softplus",
-    start=0.7,
-    evaluations=60,
-    floor_batches=32,
-)
+_PAPER = MnistRecipe(**asdict(PAPER))
 
 #: Views of real digits want more steps and smaller batches: what sets the pace is the number of images seen.
 _VIEWS = replace(_FAST, steps=20_000, batch_size=2048)
