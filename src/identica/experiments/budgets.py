@@ -108,8 +108,8 @@ def adapted_fast(recipe: Recipe, row: Row) -> Recipe:
       power of the pairs: the lighter their tails, the fewer negatives come near.
     - Codes without bounds: temperature 1. They start small, where the kernel is wide, and grow by themselves; with
       light tails (β ≥ 2) they take twice as many steps.
-    - Two kinds of rows have too few negatives near any anchor even so and take the authors' self-pairs: generalised
-      normal pairs under their own kernel, and narrow pairs of latents without bounds, where they fade over twice as
+    - Two kinds of rows have too few negatives near any anchor even so and take the authors' self-pairs: pairs with
+      light tails under a kernel of power 3, and narrow pairs of latents without bounds, where they fade over twice as
       many steps.
     - Latents without bounds: leaky ReLU, which continues in straight lines where data are rare.
     - The many points of a figure: half the steps, because their trend counts and not their last digit.
@@ -124,8 +124,9 @@ def adapted_fast(recipe: Recipe, row: Row) -> Recipe:
     if row.space == "unbounded":
         recipe = replace(recipe, activation="leaky_relu")
     width, power = row.conditional.width_and_power
-    if row.conditional.family == row.model.family == "generalized_normal":
-        return replace(recipe, self_negatives=True, lr=2e-3)
+    if row.model.family == "generalized_normal" and power >= 2.0:
+        own = row.conditional.family == row.model.family
+        return replace(recipe, self_negatives=True, lr=2e-3, temperature="matched" if own else "one")
     if row.space == "unbounded" and width < 0.5:
         return replace(recipe, steps=2 * recipe.steps, self_negatives=True, self_weight_to=1e-3, lr=2e-3)
     if row.model_space == "box":

@@ -23,8 +23,8 @@ RECOVERED = 95.0
 #: How many pooled standard deviations apart two means may be and still agree.
 DEVIATIONS = 2.0
 #: Figure 2: scores stay above ``HIGH`` while the marginal is at most ``FAR_OUT`` times as concentrated as the
-#: pairs, and are below ``COLLAPSED`` at the figure's far end.
-HIGH, FAR_OUT, COLLAPSED = 99.0, 0.25, 90.0
+#: pairs, and are below ``COLLAPSED`` at the figure's far end. The figure itself marks the bands above 99 and 95.
+HIGH, FAR_OUT, COLLAPSED = 99.0, 0.25, 95.0
 #: Room for rounding in a comparison of percentages.
 _ROUNDING = 1e-9
 
