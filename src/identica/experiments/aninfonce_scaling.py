@@ -132,7 +132,7 @@ FIGURE8 = LossExperiment(
 
 # Figure 9
 
-_BATCHES_9 = (256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
+_BATCHES_9 = (128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768)
 _DIMENSIONS_9 = (5, 10, 20, 40, 80)
 #: The batch at which the paper counts the steps to a target; it had 4000.
 _COUNTED = 4096
