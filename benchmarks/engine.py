@@ -26,8 +26,8 @@ import torch
 
 import identica as idt
 from identica.experiments.budgets import find_budget
-from identica.experiments.clica import TABLE1, TABLE2
-from identica.experiments.plan import Plan
+from identica.experiments.clica.plan import Plan
+from identica.experiments.clica.tables import TABLE1, TABLE2
 from identica.training import Record
 from identica.training.together import Together
 

@@ -27,8 +27,8 @@ import identica as idt
 from identica.experiments import find
 from identica.experiments.budgets import find_budget
 from identica.experiments.catalogue import Row
+from identica.experiments.clica.plan import Plan
 from identica.experiments.parts import make_conditional, make_marginal, make_space, power_of
-from identica.experiments.plan import Plan
 
 RUNS = Path(__file__).with_name("recipe.jsonl")
 #: What a line does not name.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from identica.experiments.receipt import Receipt
+from identica.experiments.receipts.receipt import Receipt
 
 
 def receipt(row: str = "1", seed: int = 0, r2: float = 0.9, **changes: Any) -> Receipt:

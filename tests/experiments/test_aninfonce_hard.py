@@ -13,15 +13,15 @@ from torch.nn import functional
 
 from identica.distributions import Conditional, FisherBingham, SphereUniform
 from identica.experiments import Receipt, find, read
-from identica.experiments.aninfonce_hard import FIGURE10, HARD, HardExperiment, scanned, tuned
-from identica.experiments.aninfonce_hard_plan import ScanPlan, TunedPlan
-from identica.experiments.aninfonce_hard_scan import scan
+from identica.experiments.aninfonce.budgets import RECIPES
+from identica.experiments.aninfonce.hard import FIGURE10, HARD, HardExperiment, scanned, tuned
+from identica.experiments.aninfonce.hard_plan import ScanPlan, TunedPlan
+from identica.experiments.aninfonce.hard_scan import scan
 from identica.experiments.budgets import BUDGETS
-from identica.experiments.loss_budgets import RECIPES
-from identica.experiments.reproduce import reproduce
-from identica.experiments.runner import train_model
-from identica.experiments.starts import digest, find_start, keep
-from identica.experiments.verdicts import claim_results, results
+from identica.experiments.receipts.verdicts import claim_results, results
+from identica.experiments.running.reproduce import reproduce
+from identica.experiments.running.runner import train_model
+from identica.experiments.running.starts import digest, find_start, keep
 from identica.objectives import InfoNCE
 from identica.processes import PairProcess
 from identica.report.results import gather
@@ -224,7 +224,7 @@ class _PowerFails(Callback):
 def test_a_killed_run_goes_on_from_the_kept_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {"rows": ["hard-4"], "seeds": 1}
     run(SMALL, tmp_path / "straight", **settings)
-    from identica.experiments import reproduce as module
+    from identica.experiments.running import reproduce as module
 
     trained: list[str] = []
     original = module.train_model

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from identica.experiments.aninfonce_scaling import FIGURE4, FIGURE9, point
-from identica.experiments.loss_plan import LossPlan
-from identica.experiments.loss_rows import LossExperiment, LossRow
+from identica.experiments.aninfonce.plan import LossPlan
+from identica.experiments.aninfonce.rows import LossExperiment, LossRow
+from identica.experiments.aninfonce.scaling import FIGURE4, FIGURE9, point
 from identica.objectives import InfoNCE
 from identica.similarities import DotProduct
 

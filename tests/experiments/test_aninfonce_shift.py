@@ -13,12 +13,12 @@ from scipy import stats
 
 from identica.distributions import VonMisesFisher
 from identica.experiments import Receipt, find, read
-from identica.experiments.aninfonce_shift import CONCENTRATIONS, FIGURE6, point
-from identica.experiments.aninfonce_shift_plan import ShiftPlan, best_accuracy, shifted_r2
+from identica.experiments.aninfonce.budgets import RECIPES
+from identica.experiments.aninfonce.shift import CONCENTRATIONS, FIGURE6, point
+from identica.experiments.aninfonce.shift_plan import ShiftPlan, best_accuracy, shifted_r2
 from identica.experiments.budgets import BUDGETS
-from identica.experiments.loss_budgets import RECIPES
-from identica.experiments.reproduce import reproduce
-from identica.experiments.verdicts import claim_results, results
+from identica.experiments.receipts.verdicts import claim_results, results
+from identica.experiments.running.reproduce import reproduce
 from identica.processes import PairProcess
 from identica.report.results import gather
 from identica.report.results_losses import panels

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from identica.experiments import Experiment, Published, Row, catalogue, find
-from identica.experiments.clica import FIGURE2, TABLE1, TABLE2
-from identica.experiments.clica_workshop import SYNTHETIC_AU
+from identica.experiments.clica.tables import FIGURE2, TABLE1, TABLE2
+from identica.experiments.clica.workshop import SYNTHETIC_AU
 from identica.experiments.laws import UNIFORM, Law, generalized_normal, laplace, normal, vmf
 
 # Typed from the tables a second time: row, contrastive mean and deviation.

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from identica.experiments import ledger
-from identica.experiments.ledger import LedgerWarning, append, ledger_path, read, read_folder, set_aside_path
-from identica.experiments.receipt import Receipt
+from identica.experiments.receipts import ledger
+from identica.experiments.receipts.ledger import LedgerWarning, append, ledger_path, read, read_folder, set_aside_path
+from identica.experiments.receipts.receipt import Receipt
 from tests.experiments.receipts import receipt
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ def start_writer(path: Path, name: str, count: int) -> subprocess.Popen[bytes]:
     """A process of its own that appends ``count`` receipts; they are long, so that writes could interleave."""
     code = f"""
 from pathlib import Path
-from identica.experiments.ledger import append
+from identica.experiments.receipts.ledger import append
 from tests.experiments.receipts import receipt
 for seed in range({count}):
     append(Path({str(path)!r}), receipt({name!r}, seed, config={{"filler": "x" * 20000}}))

@@ -12,14 +12,14 @@ import torch
 from identica.distributions import Conditional, FisherBingham, SphereUniform
 from identica.encoders import MLPEncoder, ResidualEncoder
 from identica.experiments import find, read
-from identica.experiments.aninfonce import FIGURE2, FIGURE11, FIGURE12
+from identica.experiments.aninfonce.budgets import RECIPES, LossRecipe
+from identica.experiments.aninfonce.figures import FIGURE2, FIGURE11, FIGURE12
+from identica.experiments.aninfonce.measures import learned, measures
+from identica.experiments.aninfonce.plan import LossPlan
+from identica.experiments.aninfonce.shared_loss import SharedInfoNCE
 from identica.experiments.budgets import BUDGETS
-from identica.experiments.loss_budgets import RECIPES, LossRecipe
-from identica.experiments.loss_measures import learned, measures
-from identica.experiments.loss_plan import LossPlan
-from identica.experiments.reproduce import reproduce
-from identica.experiments.runner import learning_curve, train_model
-from identica.experiments.shared_loss import SharedInfoNCE
+from identica.experiments.running.reproduce import reproduce
+from identica.experiments.running.runner import learning_curve, train_model
 from identica.objectives import EnsembleInfoNCE, InfoNCE, Objective, TriCL
 from identica.processes import EnsembleProcess, PairProcess
 from identica.similarities import Anisotropic, DotProduct

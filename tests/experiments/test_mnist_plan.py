@@ -13,17 +13,18 @@ import torch
 
 from identica.cli.app import run
 from identica.data import DataFileError
-from identica.experiments import find, read, supplies
-from identica.experiments.aninfonce_mnist import EXPERIMENTS, FIGURE3
+from identica.experiments import find, read
 from identica.experiments.budgets import BUDGETS
-from identica.experiments.clica import TABLE1
-from identica.experiments.mnist_budgets import RECIPES, MnistRecipe
-from identica.experiments.mnist_plan import DecoderPlan
-from identica.experiments.mnist_rows import VaeSettings
+from identica.experiments.clica.tables import TABLE1
+from identica.experiments.mnist.budgets import RECIPES, MnistRecipe
+from identica.experiments.mnist.figures import EXPERIMENTS, FIGURE3
+from identica.experiments.mnist.plan import DecoderPlan
+from identica.experiments.mnist.rows import VaeSettings
 from identica.experiments.planning import Measured
-from identica.experiments.reproduce import reproduce
-from identica.experiments.runner import train_model
-from identica.experiments.supplies import Supplies, data_folder
+from identica.experiments.running import supplies
+from identica.experiments.running.reproduce import reproduce
+from identica.experiments.running.runner import train_model
+from identica.experiments.running.supplies import Supplies, data_folder
 from identica.training import Callback, TrainState
 from identica.training.together import Together
 from tests.experiments.digits import TEST, TRAIN, write_digits

@@ -13,15 +13,15 @@ import torch
 
 from identica.data import AugmentedViews, load_mnist
 from identica.experiments import find, read
-from identica.experiments.aninfonce_mnist import FIGURE7, MNIST_VIEWS
 from identica.experiments.budgets import BUDGETS
-from identica.experiments.mnist_budgets import VIEWS_RECIPES
-from identica.experiments.mnist_latents import ComputedPlan, conditional_measures, one_of_each
-from identica.experiments.mnist_rows import VaeSettings
-from identica.experiments.mnist_views import ViewsPlan
-from identica.experiments.normality import NULL_SAMPLES
-from identica.experiments.reproduce import reproduce
-from identica.experiments.supplies import Supplies, augment, views_of
+from identica.experiments.mnist.budgets import VIEWS_RECIPES
+from identica.experiments.mnist.figures import FIGURE7, MNIST_VIEWS
+from identica.experiments.mnist.latents import ComputedPlan, conditional_measures, one_of_each
+from identica.experiments.mnist.normality import NULL_SAMPLES
+from identica.experiments.mnist.rows import VaeSettings
+from identica.experiments.mnist.views import ViewsPlan
+from identica.experiments.running.reproduce import reproduce
+from identica.experiments.running.supplies import Supplies, augment, views_of
 from identica.objectives import InfoNCE
 from identica.training import TrainingRun, TrainState
 from identica.training.together import Together

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from identica.experiments.normality import (
+from identica.experiments.mnist.normality import (
     anderson_darling,
     dip,
     kolmogorov_distance,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from identica.experiments import progress as shown
-from identica.experiments.pace import Pace, Work, duration
-from identica.experiments.progress import TableProgress
+from identica.experiments.running import progress as shown
+from identica.experiments.running.pace import Pace, Work, duration
+from identica.experiments.running.progress import TableProgress
 from identica.training import Record
 
 

@@ -13,16 +13,16 @@ from scipy import integrate
 from identica.distributions import GeneralizedNormal, ProjectedNormal, TruncatedLaplace, VonMisesFisher
 from identica.encoders import MLPEncoder, ResidualEncoder
 from identica.experiments import Experiment, catalogue, find
+from identica.experiments.aninfonce.rows import LossRow
 from identica.experiments.budgets import BUDGETS, Budget, Recipe, find_budget
 from identica.experiments.catalogue import Row
-from identica.experiments.clica import FIGURE2, TABLE1, TABLE2
-from identica.experiments.clica_workshop import SYNTHETIC_AU
+from identica.experiments.clica.plan import Plan
+from identica.experiments.clica.tables import FIGURE2, TABLE1, TABLE2
+from identica.experiments.clica.workshop import SYNTHETIC_AU
 from identica.experiments.laws import UNIFORM, Law, generalized_normal, laplace, normal, vmf
-from identica.experiments.loss_rows import LossRow
-from identica.experiments.mnist_rows import MnistExperiment
+from identica.experiments.mnist.rows import MnistExperiment
 from identica.experiments.parts import make_conditional, make_marginal, make_similarity, matched_temperature
-from identica.experiments.plan import Plan
-from identica.experiments.three_d_ident import ImageExperiment
+from identica.experiments.three_d_ident.tables import ImageExperiment
 from identica.objectives import AlignUniform, InfoNCE
 from identica.similarities import DotProduct, LpSimilarity
 from identica.spaces import Box

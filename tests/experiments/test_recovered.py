@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from identica.experiments.recovered import mapped, recovered
+from identica.experiments.three_d_ident.recovered import mapped, recovered
 from identica.metrics import linear_r2, mcc
 from identica.training import Evaluation
 

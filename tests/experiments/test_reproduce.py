@@ -19,12 +19,12 @@ import torch
 
 from identica.cli.app import run
 from identica.experiments import find, read
-from identica.experiments import seeds as training
 from identica.experiments.budgets import BUDGETS, Budget
-from identica.experiments.folders import RunFolders
-from identica.experiments.plan import Plan
-from identica.experiments.progress import TableProgress
-from identica.experiments.reproduce import reproduce
+from identica.experiments.clica.plan import Plan
+from identica.experiments.running import seeds as training
+from identica.experiments.running.folders import RunFolders
+from identica.experiments.running.progress import TableProgress
+from identica.experiments.running.reproduce import reproduce
 from identica.training.checkpoint import FILE_NAME
 from tests.experiments.tiny import RECIPE, SLOW, TINY
 

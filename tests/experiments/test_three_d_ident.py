@@ -13,14 +13,14 @@ import torch
 from identica.data import AugmentedProcess
 from identica.encoders import ResNetEncoder
 from identica.experiments import Receipt, catalogue, find
-from identica.experiments import three_d_ident_budgets as budgets
-from identica.experiments import three_d_ident_plan as plans
-from identica.experiments.reproduce import reproduce
-from identica.experiments.stages import joined, train_stages
-from identica.experiments.starts import digest
-from identica.experiments.three_d_ident import TABLE4, TABLE5, ImageRow
-from identica.experiments.three_d_ident_budgets import RECIPES, Resolution, recipe_of
-from identica.experiments.three_d_ident_plan import ImagePlan
+from identica.experiments.running.reproduce import reproduce
+from identica.experiments.running.stages import joined, train_stages
+from identica.experiments.running.starts import digest
+from identica.experiments.three_d_ident import budgets
+from identica.experiments.three_d_ident import plan as plans
+from identica.experiments.three_d_ident.budgets import RECIPES, Resolution, recipe_of
+from identica.experiments.three_d_ident.plan import ImagePlan
+from identica.experiments.three_d_ident.tables import TABLE4, TABLE5, ImageRow
 from identica.objectives import InfoNCE, Supervised
 from identica.processes import AnchorProcess, EvaluatedOn, PairPool, PairProcess, SnappedProcess
 from identica.report.markdown import markdown

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from identica.experiments.clica import FIGURE2, TABLE1
-from identica.experiments.transport import box_mass, sphere_mass, transported_mass
+from identica.experiments.clica.tables import FIGURE2, TABLE1
+from identica.experiments.clica.transport import box_mass, sphere_mass, transported_mass
 
 
 @pytest.mark.parametrize("kappa", [0.01, 1.0, 30.0, 300.0])

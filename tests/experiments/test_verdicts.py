@@ -8,9 +8,9 @@ import math
 import pytest
 
 from identica.experiments.catalogue import Published, Row
-from identica.experiments.clica import FIGURE2, TABLE1, TABLE2
-from identica.experiments.clica_workshop import SYNTHETIC_AU
-from identica.experiments.verdicts import (
+from identica.experiments.clica.tables import FIGURE2, TABLE1, TABLE2
+from identica.experiments.clica.workshop import SYNTHETIC_AU
+from identica.experiments.receipts.verdicts import (
     Stat,
     comparable,
     curve_results,

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from identica.experiments import find
-from identica.experiments.mnist_budgets import RECIPES
-from identica.experiments.mnist_rows import VaeSettings
-from identica.experiments.runner import train_model
-from identica.experiments.supplies import Supplies
+from identica.experiments.mnist.budgets import RECIPES
+from identica.experiments.mnist.rows import VaeSettings
+from identica.experiments.running.runner import train_model
+from identica.experiments.running.supplies import Supplies
 from identica.training import Callback
 from tests.experiments.digits import write_digits
 

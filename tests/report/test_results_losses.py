@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from identica.experiments import Receipt, catalogue, find
-from identica.experiments.loss_rows import LossExperiment, LossRow
+from identica.experiments.aninfonce.rows import LossExperiment, LossRow
 from identica.report.markdown import markdown
 from identica.report.results import Block, gather
 from identica.report.results_losses import HEADINGS, panels, precisions, table_rows

@@ -64,7 +64,7 @@ def _renderer(
     engine: str, resolution: int, quality: str, samples: int, device: str
 ) -> tuple[Callable[[Tensor], Tensor], dict[str, Any]]:
     """What turns latents into pictures, and what it depends on."""
-    from identica.experiments.provenance import choose_device
+    from identica.experiments.running.provenance import choose_device
 
     if engine == "blender":
         from identica.render.blender import BlenderScene

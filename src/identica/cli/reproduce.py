@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from identica.experiments import Experiment, RowResult, Verdict
-    from identica.experiments.verdicts import Cell
+    from identica.experiments.receipts.verdicts import Cell
 
 STYLES = {True: "green", False: "yellow", None: ""}
 
@@ -41,7 +41,7 @@ def reproduce(
     """  # noqa: D301 (\b tells click to keep the lines as they are)
     from identica.cli.plain_warnings import plain_warnings
     from identica.experiments import find, ledger_path
-    from identica.experiments.reproduce import reproduce as run
+    from identica.experiments.running.reproduce import reproduce as run
 
     chosen = find(experiment)
     numbers = None if rows is None else [number.strip() for number in rows.split(",") if number.strip()]
@@ -69,7 +69,7 @@ def reproduce(
 
 
 def _interruption(path: Path) -> str:
-    from identica.experiments.folders import RunFolders
+    from identica.experiments.running.folders import RunFolders
     from identica.training.checkpoint import FILE_NAME
 
     kept = [f"what is finished is in {path}"] if path.exists() else []
@@ -139,7 +139,7 @@ def _print_curves(console: Console, experiment: Experiment, results: tuple[RowRe
     from rich.table import Table
 
     from identica.experiments import curve_results
-    from identica.experiments.transport import transported_mass
+    from identica.experiments.clica.transport import transported_mass
 
     for curve in curve_results(experiment, results):
         if not curve.points:

@@ -5,9 +5,17 @@ What only reads (catalogue, ledger, verdicts) does not load torch.
 
 from identica.experiments.catalogue import Entry, Experiment, Published, Row, catalogue, find
 from identica.experiments.claims import Claim
-from identica.experiments.ledger import append, ledger_path, read, read_folder
-from identica.experiments.receipt import Receipt
-from identica.experiments.verdicts import RowResult, Stat, Verdict, claim_results, curve_results, results, row_result
+from identica.experiments.receipts.ledger import append, ledger_path, read, read_folder
+from identica.experiments.receipts.receipt import Receipt
+from identica.experiments.receipts.verdicts import (
+    RowResult,
+    Stat,
+    Verdict,
+    claim_results,
+    curve_results,
+    results,
+    row_result,
+)
 
 __all__ = [
     "Claim",

@@ -206,7 +206,7 @@ class Experiment:
     def plan(self, row: Entry, budget: str, device: DeviceKind) -> BasePlan:
         """What to train for a row. Needs torch; experiments of another kind of row have their own."""
         from identica.experiments.budgets import find_budget
-        from identica.experiments.plan import Plan
+        from identica.experiments.clica.plan import Plan
 
         if not isinstance(row, Row):
             raise TypeError(f"{self.id} does not say how {type(row).__name__} {row.number} is trained.")
@@ -228,28 +228,22 @@ def find(experiment_id: str, among: Iterable[Experiment] | None = None) -> Exper
 
 def catalogue() -> tuple[Experiment, ...]:
     """Every experiment there is."""
-    from identica.experiments import (
-        aninfonce,
-        aninfonce_hard,
-        aninfonce_mnist,
-        aninfonce_scaling,
-        aninfonce_shift,
-        clica,
-        clica_workshop,
-        three_d_ident,
-    )
+    from identica.experiments.aninfonce import figures, hard, scaling, shift
+    from identica.experiments.clica import tables, workshop
+    from identica.experiments.mnist import figures as digits
+    from identica.experiments.three_d_ident import tables as scenes
 
     return (
-        *clica.EXPERIMENTS,
-        *three_d_ident.EXPERIMENTS,
-        *clica_workshop.EXPERIMENTS,
-        aninfonce.FIGURE2,
-        *aninfonce_mnist.EXPERIMENTS,
-        *aninfonce_scaling.EXPERIMENTS,
-        aninfonce_shift.FIGURE6,
-        aninfonce_hard.FIGURE10,
-        aninfonce.FIGURE11,
-        aninfonce.FIGURE12,
+        *tables.EXPERIMENTS,
+        *scenes.EXPERIMENTS,
+        *workshop.EXPERIMENTS,
+        figures.FIGURE2,
+        *digits.EXPERIMENTS,
+        *scaling.EXPERIMENTS,
+        shift.FIGURE6,
+        hard.FIGURE10,
+        figures.FIGURE11,
+        figures.FIGURE12,
     )
 
 

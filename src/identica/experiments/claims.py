@@ -1,7 +1,7 @@
 """What a figure without printed numbers must show: sentences, each with the rule by which receipts bear it out.
 
 A rule compares means over seeds, in the units of the receipt (fractions for scores, nats for losses, steps). Claims are
-data of an experiment; :func:`identica.experiments.verdicts.claim_results` reads them against receipts.
+data of an experiment; :func:`identica.experiments.receipts.verdicts.claim_results` reads them against receipts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from identica.experiments.catalogue import Model
-from identica.experiments.receipt import Receipt
+from identica.experiments.receipts.receipt import Receipt
 
 #: The receipts of each row that has some, by its number.
 Receipts = Mapping[str, Sequence[Receipt]]

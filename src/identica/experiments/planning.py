@@ -22,8 +22,8 @@ from identica.training import Callback, Evaluation, TrainConfig, TrainingRun, de
 from identica.training.step import Process
 
 if TYPE_CHECKING:
-    from identica.experiments.stages import Stage
-    from identica.experiments.supplies import Supplies
+    from identica.experiments.running.stages import Stage
+    from identica.experiments.running.supplies import Supplies
 
 #: Settings that change what is seen of a run, not what comes out of it.
 _WATCHING = ("eval_every", "eval_samples", "checkpoint_every")

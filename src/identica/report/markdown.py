@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from identica.experiments import RowResult, ledger_path
 from identica.experiments.catalogue import METRICS, PAPERS, Model, Published
-from identica.experiments.transport import transported_mass
-from identica.experiments.verdicts import CurveResult
+from identica.experiments.clica.transport import transported_mass
+from identica.experiments.receipts.verdicts import CurveResult
 from identica.report.results import NO_SCORE, NOT_RUN, Block, Results, Section, hours_text, seconds_text
 from identica.report.results_losses import HEADINGS, found_text, headings, table_rows, unjudged
 

@@ -20,10 +20,10 @@ from identica.experiments import (
     curve_results,
     results,
 )
+from identica.experiments.aninfonce.rows import LossExperiment
 from identica.experiments.budgets import BUDGETS
 from identica.experiments.catalogue import MODELS
-from identica.experiments.loss_rows import LossExperiment
-from identica.experiments.verdicts import ClaimResult, CurveResult
+from identica.experiments.receipts.verdicts import ClaimResult, CurveResult
 from identica.report.receipts import usable
 
 #: Budgets in the order of a report; others follow by name.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from identica.experiments.verdicts import COLLAPSED, FAR_OUT, HIGH
+from identica.experiments.receipts.verdicts import COLLAPSED, FAR_OUT, HIGH
 from identica.report.charts import Axis, number, ticks
 from identica.report.results import hours_text
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from identica.diagnostics.theory import Curve, Line, Matrix
 from identica.experiments import Entry, Receipt, RowResult
+from identica.experiments.aninfonce.rows import LossExperiment, LossRow, Plot
 from identica.experiments.catalogue import METRICS, Model, model_name
 from identica.experiments.claims import Quantity
-from identica.experiments.loss_rows import LossExperiment, LossRow, Plot
 from identica.report.receipts import Point, is_number, learning_curve, steps_before
 from identica.report.results import NO_SCORE, NOT_RUN, Block, seconds_text
 from identica.report.results_mnist import digits

@@ -10,7 +10,7 @@ from identica.diagnostics.theory import Curve, Line, Matrix
 from identica.experiments import RowResult
 from identica.experiments.catalogue import model_name
 from identica.experiments.claims import Quantity
-from identica.experiments.mnist_rows import ViewsRow
+from identica.experiments.mnist.rows import ViewsRow
 from identica.report.receipts import is_number
 
 #: Where the normal density is drawn, in tenths of a standard deviation.

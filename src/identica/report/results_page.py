@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from identica.experiments import RowResult, Verdict, ledger_path
 from identica.experiments.catalogue import METRICS, PAPERS, Metric, Model
-from identica.experiments.verdicts import COLLAPSED, FAR_OUT, HIGH, CurveResult
+from identica.experiments.receipts.verdicts import COLLAPSED, FAR_OUT, HIGH, CurveResult
 from identica.render import FACTORS
 from identica.report.markdown import mass_to_move, ours, paper, trend_of
 from identica.report.page import render

@@ -1,7 +1,8 @@
 """What a page shows of Tables 4 and 5 besides their rows: every factor, scenes drawn again, and scores by seconds.
 
-Receipts hold latents and what was recovered of them (:mod:`identica.experiments.recovered`); the scenes are drawn here,
-on the CPU. Receipts without them are shown with what they have. A model that two tables share is drawn in the first.
+Receipts hold latents and what was recovered of them (:mod:`identica.experiments.three_d_ident.recovered`); the scenes
+are drawn here, on the CPU. Receipts without them are shown with what they have. A model that two tables share is drawn
+in the first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from markupsafe import Markup
 
 from identica.experiments import Receipt, RowResult
 from identica.experiments.catalogue import METRICS, Model, model_name
-from identica.experiments.three_d_ident import ImageExperiment
+from identica.experiments.three_d_ident.tables import ImageExperiment
 from identica.render import FACTORS
 from identica.report import inversion_charts as charts
 from identica.report.receipts import Point, is_number

@@ -1,0 +1,138 @@
+"""One point of paper B under one recipe: every part for every seed, and what is measured of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from identica.distributions import Conditional, FisherBingham, SphereUniform
+from identica.encoders import MLPEncoder, ResidualEncoder
+from identica.encoders.base import Encoder
+from identica.experiments.aninfonce.budgets import LossRecipe
+from identica.experiments.aninfonce.measures import PrecisionWatch, measures
+from identica.experiments.aninfonce.rows import Loss, LossRow
+from identica.experiments.aninfonce.shared_loss import SharedInfoNCE
+from identica.experiments.catalogue import Model
+from identica.experiments.planning import MIXING, BasePlan, Measured, mixing_of
+from identica.objectives import EnsembleInfoNCE, InfoNCE, Objective, TriCL
+from identica.processes import EnsembleProcess, PairProcess
+from identica.similarities import Anisotropic, DotProduct, Similarity
+from identica.spaces import Space, Sphere
+from identica.training import Callback, Evaluation, TrainConfig, TrainingRun, derive_seed
+
+
+@dataclass(frozen=True)
+class LossPlan(BasePlan):
+    """What to train for one point of paper B."""
+
+    row: LossRow
+    recipe: LossRecipe
+
+    # -- the parts
+
+    def process(self, model: Model, seed: int) -> PairProcess | EnsembleProcess:
+        """Exact pairs of every Λ of the row, through the mixing of the seed."""
+        mixing = mixing_of(self.row.dim, self.recipe.candidates, seed)
+        kinds = [
+            PairProcess(SphereUniform(self.row.dim), Conditional(FisherBingham, precision=precision), mixing)
+            for precision in self.row.precisions
+        ]
+        return kinds[0] if len(kinds) == 1 else EnsembleProcess(*kinds)
+
+    def encoder(self, model: Model, seed: int) -> Encoder:
+        """An untrained encoder that ends on the unit sphere; for TriCL on that of radius √d."""
+        dim, weights = self.row.dim, derive_seed(seed, f"{model} encoder")
+        space = self._code_space(self.row.losses[model])
+        if self.recipe.encoder == "mlp":
+            return MLPEncoder(dim, space, seed=weights)
+        width = round(self.recipe.width * min(max(1.0, dim / 10), 2.0))
+        return ResidualEncoder(dim, space, width=width, blocks=self.recipe.blocks, seed=weights)
+
+    def _code_space(self, loss: Loss) -> Space:
+        """TriCL asks for codes of unit variance in each coordinate, which the latents times √d have."""
+        return Sphere(self.row.dim, math.sqrt(self.row.dim)) if loss.kind == "tricl" else Sphere(self.row.dim)
+
+    def objective(self, model: Model) -> Objective:
+        """The loss of a model; several kinds of pairs share its similarity, unless it has one for each."""
+        loss, kinds = self.row.losses[model], len(self.row.precisions)
+        if loss.kind == "tricl":
+            return TriCL(self.row.dim)
+        settings: dict[str, Any] = {"negatives": self.recipe.negatives, "symmetric": self.recipe.symmetric}
+        if loss.own:
+            return EnsembleInfoNCE([self._similarity(loss) for _ in range(kinds)], **settings)
+        single = InfoNCE(self._similarity(loss), **settings)
+        return SharedInfoNCE(single) if kinds > 1 else single
+
+    def _similarity(self, loss: Loss) -> Similarity:
+        make: dict[str, Callable[[], Similarity]] = {
+            "dot": lambda: DotProduct(loss.temperature, trainable=loss.learned),
+            "anisotropic": lambda: Anisotropic(self.row.dim, self.recipe.start, link=self.recipe.link),
+        }
+        return make[loss.kind]()
+
+    def train_config(self, model: Model) -> TrainConfig:
+        """The training settings, the same for every loss."""
+        recipe = self.recipe
+        return TrainConfig(
+            steps=recipe.steps,
+            batch_size=recipe.batch_size,
+            lr=recipe.lr,
+            similarity_lr=recipe.similarity_lr,
+            schedule=recipe.schedule,
+            eval_every=max(1, recipe.steps // recipe.evaluations),
+            eval_samples=recipe.evaluation_samples,
+            checkpoint_every=max(1, recipe.steps // 10),
+            precision=recipe.precision,
+        )
+
+    @property
+    def trained(self) -> tuple[Model, ...]:
+        """All of them."""
+        return self.models
+
+    def loss_label(self, model: Model) -> str:
+        """The loss, the dimension and the batch: what decides how long a step takes."""
+        loss = self.row.losses[model]
+        return f"{loss.kind}, {loss.own}, {self.row.dim}, {self.recipe.batch_size}"
+
+    # -- what is seen of a run
+
+    def watchers(self, model: Model, seeds: Sequence[int], device: torch.device) -> tuple[Callback, ...]:
+        """Content and style R² and Λ̂ over time."""
+        processes = {self.seed(model, seed): self.process(model, seed).to(device) for seed in seeds}
+        return (PrecisionWatch(processes, self.row.precisions, self.recipe.evaluation_samples),)
+
+    def measured(
+        self, model: Model, seed: int, run: TrainingRun, evaluation: Evaluation, device: torch.device
+    ) -> Measured:
+        """Block scores, the loss beside its minimum, and Λ̂ with standard errors."""
+        process = self.process(model, seed).to(device)
+        source = derive_seed(seed, f"{model} measures")
+        return measures(process, run, evaluation, self.row.precisions, self.recipe, source)
+
+    # -- as plain data
+
+    @property
+    def _latents(self) -> dict[str, Any]:
+        return {
+            "space": self.row.space,
+            "marginal": self.row.marginal.to_dict(),
+            "dim": self.row.dim,
+            "mixing": {**MIXING, "candidates": self.recipe.candidates},
+            "evaluation_samples": self.recipe.evaluation_samples,
+        }
+
+    def _model_config(self, model: Model) -> dict[str, Any]:
+        data = {
+            "encoder": self.encoder(model, 0).to_dict(),
+            "objective": self.objective(model).to_dict(),
+            "train": dataclasses.asdict(self.train_config(model)),
+            "conditionals": [law.to_dict() for law in (self.row.conditional, *self.row.also)],
+        }
+        return json.loads(json.dumps(data))

@@ -1,0 +1,180 @@
+"""Paper B, Figures 4, 8 and 9: what batch size, dimension and precision do to isotropic pairs.
+
+The paper prints no numbers and does not say which dimensions and batches it took. Here the loss is InfoNCE with the
+temperature that matches the pairs, τ = 1/Λ, so that nothing but the size of the problem is in the way; batches
+go to 65,536, and one point to 262,144, beyond what the paper could run. With the budget ``fast`` every point has
+5,000 steps, with ``paper`` the 500,000 of Figure 9. ``smoke`` has one batch size for all, so that points share models.
+Figure 8, which follows two runs, has the batch and the steps of the budget; its dimension is not given, and is 20 here.
+"""
+
+from __future__ import annotations
+
+from identica.experiments.aninfonce.rows import Loss, LossExperiment, LossRow, Plot
+from identica.experiments.claims import Quantity, Rises
+from identica.experiments.laws import UNIFORM, fisher_bingham
+
+R2 = Quantity("infonce", "r2")
+#: The precision of Figure 9, and of the dimensions in Figure 4.
+PRECISION = 75.0
+_LARGEST = 262_144
+#: A step with so many pairs takes half a second, so there are fewer.
+_LARGEST_STEPS = 1000
+#: Room for what seeds do to a point, in a claim that a curve rises.
+_SLACK = 0.02
+
+
+def point(dim: int, precision: float, batch: int) -> LossRow:
+    """Isotropic pairs in so many dimensions, with batches of that size."""
+    steps = _LARGEST_STEPS if batch == _LARGEST else 5000
+    return LossRow(
+        _name(dim, precision, batch),
+        "sphere",
+        UNIFORM,
+        fisher_bingham(*[precision] * dim),
+        {"infonce": Loss("dot", 1.0 / precision)},
+        theory="promises",
+        x={"batch": batch, "dimension": dim, "precision": precision},
+        recipes={
+            "smoke": {"candidates": 500},
+            "fast": {"batch_size": batch, "steps": steps, "candidates": 2500, "evaluations": 25},
+            "paper": {"batch_size": batch, "steps": 500_000, "evaluations": 250},
+        },
+        note=f"{_LARGEST_STEPS} steps in place of 5000 with the budget fast" if batch == _LARGEST else "",
+    )
+
+
+def _name(dim: int, precision: float, batch: int) -> str:
+    return f"d{dim}-p{precision:g}-b{batch}"
+
+
+# Figure 4
+
+_BATCHES = (256, 1024, 4096, 16_384, 65_536)
+_DIMENSIONS = (10, 20, 40, 80)
+_PRECISIONS = (25.0, 50.0, PRECISION, 150.0)
+
+FIGURE4 = LossExperiment(
+    id="aninfonce/figure4",
+    title="How large a batch identifiability takes",
+    paper="B, Figure 4",
+    metric="r2",
+    rows=(
+        *(point(dim, PRECISION, batch) for dim in _DIMENSIONS for batch in _BATCHES),
+        *(point(20, precision, batch) for precision in _PRECISIONS if precision != PRECISION for batch in _BATCHES),
+        point(40, PRECISION, _LARGEST),
+    ),
+    models=("infonce",),
+    seeds=1,
+    trend="R² rises with the batch and falls with the dimension and with the precision",
+    claims=(
+        *(
+            Rises(f"In {dim} dimensions R² rises with the batch", names, R2, _SLACK)
+            for dim in (20, 40, 80)
+            for names in [tuple(_name(dim, PRECISION, batch) for batch in _BATCHES)]
+        ),
+        Rises(
+            "With batches of 1024 R² falls with the dimension",
+            tuple(_name(dim, PRECISION, 1024) for dim in reversed(_DIMENSIONS)),
+            R2,
+            _SLACK,
+        ),
+        Rises(
+            "In 20 dimensions with batches of 1024 R² falls with the precision",
+            tuple(_name(20, precision, 1024) for precision in reversed(_PRECISIONS)),
+            R2,
+            _SLACK,
+        ),
+    ),
+    plots=(
+        Plot(f"Λ = {PRECISION:g}", "batch", (("R²", R2),), by="dimension", where={"precision": PRECISION}),
+        Plot("20 dimensions", "batch", (("R²", R2),), by="precision", where={"dimension": 20}),
+    ),
+)
+
+
+# Figure 8
+
+_FOLLOWED = (25.0, PRECISION)
+
+FIGURE8 = LossExperiment(
+    id="aninfonce/figure8",
+    title="How learning goes on at two precisions",
+    paper="B, Figure 8",
+    metric="r2",
+    rows=tuple(
+        LossRow(
+            f"p{precision:g}",
+            "sphere",
+            UNIFORM,
+            fisher_bingham(*[precision] * 20),
+            {"infonce": Loss("dot", 1.0 / precision)},
+            theory="promises",
+            x={"precision": precision},
+            recipes={"fast": {"evaluations": 100}, "paper": {"evaluations": 300}},
+        )
+        for precision in _FOLLOWED
+    ),
+    models=("infonce",),
+    seeds=3,
+    dim=20,
+    trend="R² rises in steps, later at the higher precision, where positives and negatives overlap less",
+    claims=(
+        Rises("R² = 0.9 takes more steps at Λ = 75 than at 25", ("p25", "p75"), Quantity("infonce", "steps_to_0.9")),
+        Rises(
+            "Similarities of positives and negatives overlap less at Λ = 75 than at 25",
+            ("p75", "p25"),
+            Quantity("infonce", "overlap"),
+        ),
+    ),
+    details=("p25", "p75"),
+)
+
+
+# Figure 9
+
+_BATCHES_9 = (128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768)
+_DIMENSIONS_9 = (5, 10, 20, 40, 80)
+#: The batch at which the paper counts the steps to a target; it had 4000.
+_COUNTED = 4096
+
+FIGURE9 = LossExperiment(
+    id="aninfonce/figure9",
+    title="R² and the steps that it takes, by dimension and batch",
+    paper="B, Figure 9",
+    metric="r2",
+    rows=tuple(point(dim, PRECISION, batch) for dim in _DIMENSIONS_9 for batch in _BATCHES_9),
+    models=("infonce",),
+    seeds=3,
+    trend="R² falls with the dimension, larger batches help, and the steps to a target grow with the dimension",
+    claims=(
+        Rises(
+            f"With batches of {_COUNTED} R² falls with the dimension",
+            tuple(_name(dim, PRECISION, _COUNTED) for dim in reversed(_DIMENSIONS_9)),
+            R2,
+            _SLACK,
+        ),
+        Rises(
+            "In 40 dimensions R² rises with the batch",
+            tuple(_name(40, PRECISION, batch) for batch in _BATCHES_9),
+            R2,
+            _SLACK,
+        ),
+        Rises(
+            f"With batches of {_COUNTED} the steps to R² = 0.7 grow from 5 to 20 dimensions",
+            tuple(_name(dim, PRECISION, _COUNTED) for dim in (5, 10, 20)),
+            Quantity("infonce", "steps_to_0.7"),
+        ),
+    ),
+    plots=(
+        Plot(f"Λ = {PRECISION:g}", "batch", (("R²", R2),), by="dimension"),
+        Plot(
+            f"Steps to a target, batches of {_COUNTED}",
+            "dimension",
+            tuple((f"R² = {target}", Quantity("infonce", f"steps_to_{target}")) for target in ("0.7", "0.8", "0.9")),
+            y="steps",
+            where={"batch": _COUNTED},
+        ),
+    ),
+)
+
+EXPERIMENTS = (FIGURE4, FIGURE8, FIGURE9)

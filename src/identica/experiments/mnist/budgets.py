@@ -1,0 +1,99 @@
+"""How much to spend on a point of paper B's MNIST experiments: the recipes behind the budgets' names.
+
+The paper specifies neither the contrastive encoder nor its training; ``paper`` takes those of the synthetic figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from identica.experiments.aninfonce.budgets import PAPER, LossRecipe
+from identica.experiments.aninfonce.rows import LossRow
+from identica.experiments.catalogue import DeviceKind
+from identica.experiments.mnist.rows import VaeSettings, ViewsRow
+from identica.names import no_such
+
+
+@dataclass(frozen=True)
+class MnistRecipe(LossRecipe):
+    """A recipe with what MNIST needs besides.
+
+    start_to: where the last of the Λ̂ starts, the first being at ``start`` and those between equally far apart in
+        logarithm; None for all at ``start``. See docs/aninfonce.md for what it is good for.
+    vae: the VAE whose decoder is the mixing.
+    readout_images: readouts and neighbours are fitted on so many of the training images; None for all.
+    test_images: and judged on so many of the test images.
+    neighbours: how many vote.
+    views_each, digits_each: of how many views of how many test images of each class the latents are looked at.
+    domain_steps: batches that the classifier of views and plain images is trained on.
+    """
+
+    start_to: float | None = None
+    vae: VaeSettings = VaeSettings()
+    readout_images: int | None = None
+    test_images: int | None = None
+    neighbours: int = 5
+    views_each: int = 1000
+    digits_each: int = 2
+    domain_steps: int = 2000
+
+
+_FAST = MnistRecipe(
+    encoder="residual",
+    width=512,
+    blocks=3,
+    steps=12_000,
+    supervised_steps=12_000,
+    batch_size=4096,
+    lr=1e-3,
+    supervised_lr=1e-3,
+    precision="tf32",
+    start=1.0,
+    start_to=100.0,
+)
+_FAST_CPU = replace(_FAST, batch_size=1024, precision="fp32", floor_batches=16, error_pairs=512)
+_SMOKE = MnistRecipe(
+    encoder="residual",
+    width=32,
+    blocks=1,
+    steps=40,
+    supervised_steps=40,
+    batch_size=128,
+    lr=5e-3,
+    supervised_lr=5e-3,
+    similarity_lr=5e-2,
+    evaluations=2,
+    evaluation_samples=1024,
+    floor_batches=2,
+    error_batches=4,
+    error_pairs=64,
+    vae=VaeSettings(hidden=(64, 32), epochs=2, images=2000),
+    readout_images=1000,
+    test_images=500,
+    views_each=100,
+    digits_each=1,
+    domain_steps=60,
+)
+_PAPER = MnistRecipe(**asdict(PAPER))
+
+#: Views of real digits want more steps and smaller batches: what sets the pace is the number of images seen.
+_VIEWS = replace(_FAST, steps=20_000, batch_size=2048)
+_VIEWS_CPU = replace(_VIEWS, batch_size=512, precision="fp32")
+
+#: For pairs that a decoder shows.
+RECIPES: dict[str, Mapping[DeviceKind, MnistRecipe]] = {
+    "smoke": {"cpu": _SMOKE, "cuda": _SMOKE},
+    "fast": {"cpu": _FAST_CPU, "cuda": _FAST},
+    "paper": {"cpu": _PAPER, "cuda": replace(_PAPER, precision="tf32")},
+}
+#: For views of real digits.
+VIEWS_RECIPES: dict[str, Mapping[DeviceKind, MnistRecipe]] = {**RECIPES, "fast": {"cpu": _VIEWS_CPU, "cuda": _VIEWS}}
+
+
+def recipe_of(row: LossRow, budget: str, device: DeviceKind) -> MnistRecipe:
+    """The recipe of a budget for one row, with what the row itself changes."""
+    recipes = VIEWS_RECIPES if isinstance(row, ViewsRow) else RECIPES
+    if budget not in recipes:
+        raise ValueError(no_such("budget", budget, recipes))
+    return replace(recipes[budget][device], **row.recipes.get(budget, {}))

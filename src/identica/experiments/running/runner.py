@@ -1,0 +1,206 @@
+"""Training and scoring one model of one row, for several seeds at once."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from identica.experiments.catalogue import Model
+from identica.experiments.planning import BasePlan, Measured
+from identica.experiments.receipts.receipt import Receipt
+from identica.experiments.running.pace import Work
+from identica.experiments.running.seeds import train_seeds
+from identica.experiments.running.stages import train_stages
+from identica.experiments.running.starts import Start, keep, name_of
+from identica.training import (
+    Callback,
+    Evaluation,
+    Record,
+    TrainingDiverged,
+    TrainingRun,
+    derive_seed,
+    evaluate,
+)
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """One model of one seed: what it scored and how it got there, or, under "failed", why there is no score.
+
+    ``info`` goes into the receipt as it is; ``seconds`` is 0 for a result that was not computed here.
+    """
+
+    scores: dict[str, float]
+    per_dimension: dict[str, list[float | None]]
+    info: dict[str, Any]
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> str | None:
+        """Why there is no score."""
+        return self.info.get("failed")
+
+
+class Pool:
+    """Results that are there already, by what they depend on: a hash and a seed."""
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[str, int], ModelResult] = {}
+
+    def get(self, model_hash: str, seed: int) -> ModelResult | None:
+        """The result of that model and seed, if there is one."""
+        return self._results.get((model_hash, seed))
+
+    def add(self, model_hash: str, results: Mapping[int, ModelResult]) -> None:
+        """What has just been computed, by seed."""
+        self._results |= {(model_hash, seed): result for seed, result in results.items()}
+
+    def fill(self, receipts: Iterable[Receipt], *, replace: bool = True) -> None:
+        """Every model of every receipt that was trained for it, marked with where it comes from.
+
+        Without ``replace`` what is known stays as it is, such as a model that had to be trained again for its weights.
+        """
+        for receipt in receipts:
+            for model, info in receipt.models.items():
+                if "hash" not in info or "shared_with" in info:
+                    continue
+                if not replace and (info["hash"], receipt.seed) in self._results:
+                    continue
+                source = f"{receipt.experiment}, row {receipt.row}"
+                self._results[info["hash"], receipt.seed] = ModelResult(
+                    scores=dict(receipt.scores.get(model, {})),
+                    per_dimension=dict(receipt.per_dimension.get(model, {})),
+                    info={**info, "shared_with": source, "device": receipt.device},
+                )
+
+
+# Training
+
+
+def work_of(plan: BasePlan, model: Model, seeds: int) -> Work:
+    """The steps that :func:`train_model` will take, each for all seeds, for the progress bar."""
+    turns = seeds if plan.stages(model) else 1  # stages are trained seed by seed
+    steps = turns * plan.train_config(model).steps
+    return Work(f"{plan.loss_label(model)}, {seeds} seeds", steps, model == "supervised")
+
+
+def train_model(
+    plan: BasePlan,
+    model: Model,
+    seeds: Sequence[int],
+    *,
+    device: torch.device,
+    folder: Path,
+    callback: Callback,
+    starts: Mapping[int, Start] | None = None,
+) -> dict[int, ModelResult]:
+    """Train and score a model for each seed, continuing from the checkpoints in ``folder``.
+
+    ``starts``: by seed, the trained encoders that it starts from. Those that others start from are kept in ``folder``.
+    """
+    starts = {} if starts is None else starts
+    watching = [callback, *plan.watchers(model, seeds, device)]
+    if plan.stages(model):
+        runs = train_stages(plan, model, seeds, device=device, folder=folder, callbacks=watching)
+    else:
+        runs = train_seeds(
+            [plan.training_process(model, seed) for seed in seeds],
+            [_first_encoder(plan, model, seed, starts.get(seed)) for seed in seeds],
+            [plan.objective(model) for _ in seeds],
+            plan.train_config(model),
+            seeds=[plan.seed(model, seed) for seed in seeds],
+            device=device,
+            out=folder / name_of(seeds, starts),
+            callbacks=watching,
+        )
+    results = {}
+    for seed, run in zip(seeds, runs, strict=True):
+        results[seed] = _result(plan, model, seed, run, device, together=1 if plan.stages(model) else len(seeds))
+        if seed in starts:
+            results[seed].info["started_from"] = starts[seed].described
+        if plan.followers(model) and isinstance(run, TrainingRun):
+            keep(folder, seed, run.encoder, {"model": model, "hash": plan.model_hashes[model], "steps": run.step})
+    return results
+
+
+def _first_encoder(plan: BasePlan, model: Model, seed: int, start: Start | None) -> nn.Module:
+    """Untrained, or with the weights it starts from; whitening that was fitted then is not fitted again."""
+    encoder = plan.encoder(model, seed)
+    if start is not None:
+        encoder.load_state_dict(dict(start.weights))
+    return encoder
+
+
+def _result(
+    plan: BasePlan, model: Model, seed: int, run: TrainingRun | TrainingDiverged, device: torch.device, together: int
+) -> ModelResult:
+    """``run.seconds`` are those of all seeds trained together: each has its share."""
+    info: dict[str, Any] = {"hash": plan.model_hashes[model]}
+    if isinstance(run, TrainingDiverged):
+        return ModelResult({}, {}, info | {"failed": str(run)})
+    seconds = run.seconds / together
+    info |= {"steps": run.step, "seconds": round(seconds, 3), "trained_together": together}
+    info["curve"] = learning_curve(run.history)
+    try:
+        evaluation = _evaluated(plan, model, seed, run, device)
+        return _scored(evaluation, info, seconds, plan.measured(model, seed, run, evaluation, device))
+    except ValueError as error:  # codes without a score, such as infinite ones: not a reason to stop the others
+        return ModelResult({}, {}, info | {"failed": str(error)}, seconds)
+
+
+def score_untrained(plan: BasePlan, model: Model, seed: int, device: torch.device) -> ModelResult:
+    """Without training: the observations themselves, scored as if they were the code, or what the plan computes."""
+    begin = time.monotonic()
+    if model != "identity":
+        found = plan.computed(model, seed, device)
+        info, seconds = {"hash": plan.model_hashes[model], **found.info}, time.monotonic() - begin
+        return ModelResult(dict(found.scores), {k: [*v] for k, v in found.per_dimension.items()}, info, seconds)
+    evaluation = _evaluated(plan, "identity", seed, lambda x: x, device)
+    measured = plan.measured_identity(seed, device)
+    return _scored(evaluation, {"hash": plan.model_hashes["identity"]}, time.monotonic() - begin, measured)
+
+
+def _evaluated(plan: BasePlan, model: Model, seed: int, encode: Any, device: torch.device) -> Evaluation:
+    process = plan.process(model, seed).to(device, torch.get_default_dtype())
+    source = derive_seed(seed, f"{model} evaluation")
+    return evaluate(process, encode, plan.recipe.evaluation_samples, generator=source, device=device)
+
+
+def _scored(
+    evaluation: Evaluation, info: dict[str, Any], seconds: float, measured: Measured | None = None
+) -> ModelResult:
+    measured = Measured() if measured is None else measured
+    scores = {**evaluation.scores, **measured.scores}
+    if not all(math.isfinite(score) for score in scores.values()):
+        raise ValueError("The scores are not finite, as those of codes that are constant.")
+    per_dimension = {"r2": evaluation.r2.per_dimension, "mcc": evaluation.mcc.per_dimension, **measured.per_dimension}
+    rounded = {name: [_rounded(value) for value in values] for name, values in per_dimension.items()}
+    return ModelResult(scores, rounded, {**info, **measured.info}, seconds + measured.seconds)
+
+
+def learning_curve(history: Sequence[Record]) -> dict[str, list[Any]]:
+    """The evaluations of a run as lists: step, r2, mcc, other scores, loss (None before the first step).
+
+    What a watcher added as terms "name/0", "name/1", …, such as the entries of Λ̂, is "name": a list for each step.
+    """
+    scores = dict.fromkeys(["r2", "mcc", *(name for record in history for name in record.scores)])
+    several = dict.fromkeys(name for record in history for name in record.terms if "/" in name)
+    curve: dict[str, list[Any]] = {"step": [record.step for record in history]}
+    curve |= {name: [_rounded(record.scores.get(name)) for record in history] for name in scores}
+    curve["loss"] = [_rounded(record.terms.get("loss")) for record in history]
+    for vector in dict.fromkeys(name.partition("/")[0] for name in several):
+        entries = [name for name in several if name.partition("/")[0] == vector]
+        curve[vector] = [[_rounded(record.terms.get(name)) for name in entries] for record in history]
+    return curve
+
+
+def _rounded(value: float | None) -> float | None:
+    """Five digits are more than a curve shows; NaN, which JSON does not know, is left out."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")

@@ -1,0 +1,1 @@
+"""Paper A on rendered scenes: Tables 4 and 5."""
