@@ -5,23 +5,29 @@
 Random codes in float32 unless stated, warm; medians over replays of a captured graph, timed by device events.
 The floor counts the arithmetic of a pair alone: an instruction per lane and cycle, and exponentials on their
 own unit at an eighth of that rate. ``--large-batch 0`` leaves the large problem out.
+
+    python benchmarks/kernels.py --routes        inner products of few coordinates: by lanes or by matrix products?
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from identica.kernels import log_partition
+from identica.kernels import triton_launch as launch
 from identica.similarities import Anisotropic, DotProduct, LpSimilarity, Similarity
 
 MEBIBYTE = 1 << 20
 LANES = 128  # float32 lanes of a multiprocessor
 EXPONENTIALS = 16  # of a multiprocessor and cycle
+LANES_AT_MOST = launch.NARROW
+ERROR_BATCH = 1024
 
 #: name, similarity, instructions per coordinate and pair: forward, and backward summed over the passes.
 CASES: list[tuple[str, Callable[[int], Similarity], int, int]] = [
@@ -141,6 +147,50 @@ def wide_codes(batch: int, dim: int) -> None:
     print(f"  floor        {floor:8.3f} (its matrix products at 790 TFLOP/s)")
 
 
+@contextmanager
+def route(narrow: int, precision: str) -> Iterator[None]:
+    """Codes of up to ``narrow`` coordinates go through the lanes, others through matrix products of that precision."""
+    before, products = launch.NARROW, torch.get_float32_matmul_precision()
+    launch.NARROW = narrow
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        launch.NARROW = before
+        torch.set_float32_matmul_precision(products)
+
+
+def routes(batches: Sequence[int], dims: Sequence[int], device: str = "cuda") -> None:
+    """Inner products of unit codes at temperature 1/75: milliseconds, and the largest relative error of a gradient."""
+    ways = {"lanes": (1 << 20, "highest"), "products, 3 x TF32": (0, "highest"), "products, TF32": (0, "high")}
+    print(f"dot / τ, anchors against themselves, forward + backward [ms (error)]: {', '.join(ways)}")
+    for dim in dims:
+        for batch in batches:
+            h = torch.nn.functional.normalize(torch.randn(batch, dim, device=device), dim=1).requires_grad_()
+            exact = gradient_of(h[:ERROR_BATCH].detach().double(), "reference")
+            cells = []
+            for name, (narrow, precision) in ways.items():
+                if name == "lanes" and dim > LANES_AT_MOST:
+                    cells.append("–")
+                    continue
+                with route(narrow, precision):
+                    work = info_nce_denominator(DotProduct(1 / 75), h, "triton")
+                    time = gpu_milliseconds(work, repeats=5) if device != "cpu" else float("nan")
+                    ours = gradient_of(h[:ERROR_BATCH].detach(), "triton")
+                error = ((ours - exact).abs().max() / exact.abs().max()).item()
+                cells.append(f"{time:.3f} ({error:.0e})")
+            print(f"  d = {dim:3d}, B = {batch:6d}   " + "   ".join(f"{cell:>18}" for cell in cells), flush=True)
+
+
+def gradient_of(h: Tensor, impl: str) -> Tensor:
+    """The gradient of the mean log-partition, for a comparison."""
+    h = h.clone().requires_grad_()
+    a, b = DotProduct(1 / 75).to(h.device, h.dtype).rescale(h, h)
+    value = log_partition(a, b, DotProduct().kernel, exclude_diagonal=True, impl=impl).log_partition.mean()
+    (gradient,) = torch.autograd.grad(value, h)
+    return gradient
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=6144)
@@ -148,8 +198,12 @@ def main() -> None:
     parser.add_argument("--large-batch", type=int, default=1 << 20)
     parser.add_argument("--wide-batch", type=int, default=16384)
     parser.add_argument("--wide-dim", type=int, default=128)
+    parser.add_argument("--routes", action="store_true", help="only compare the two ways for inner products")
     options = parser.parse_args()
     print(torch.cuda.get_device_name(), "| torch", torch.__version__)
+    if options.routes:
+        routes((4096, 16_384, 65_536), (5, 10, 20, 32, 40, 80))
+        return
     small_codes(options.batch, options.dim)
     wide_codes(options.wide_batch, options.wide_dim)
     if options.large_batch:
