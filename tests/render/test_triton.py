@@ -11,7 +11,7 @@ from identica.render.torch_renderer import Settings, TorchRenderer
 
 triton = pytest.importorskip("triton")
 
-from identica.render.triton_renderer import TritonRenderer, band, parameters  # noqa: E402
+from identica.render.triton_renderer import Blocks, TritonRenderer, band, parameters  # noqa: E402
 
 TINY = Settings(supersampling=1, ground_step=4, object_samples=2, ground_samples=2, cell=0.0968, near=0.15)
 
@@ -25,9 +25,12 @@ def latents_of(count: int) -> torch.Tensor:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not used where there is a GPU")
-def test_interpreted_kernels_draw_what_pytorch_draws() -> None:
+@pytest.mark.parametrize("tiles_of_a_gpu", [False, True])
+def test_interpreted_kernels_draw_what_pytorch_draws(tiles_of_a_gpu: bool) -> None:
     placement = place(latents_of(1))
     renderer = TritonRenderer(16, TINY, torch.device("cpu"))
+    if tiles_of_a_gpu:  # but for what only says how many programs there are, each of which takes its time here
+        renderer.blocks = Blocks(triangles=1024, sharers=3)
     got = renderer.render(placement, torch.float32)
     want = TorchRenderer(16, TINY, torch.device("cpu")).render(placement, torch.float32)
     assert got.shape == want.shape == (1, 3, 16, 16)

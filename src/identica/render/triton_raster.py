@@ -75,10 +75,11 @@ def draw(
     top = tl.maximum(tl.ceil(tl.minimum(a[1], tl.minimum(b[1], c[1]))), 0.0)
     bottom = tl.minimum(tl.floor(tl.maximum(a[1], tl.maximum(b[1], c[1]))), SIDE - 1.0)
     active = valid & proper & (left <= right) & (top <= bottom)
-    tl.atomic_min(frames, tl.min(tl.where(active, left, 1e6), axis=0).to(tl.int32))
-    tl.atomic_min(frames + 1, tl.min(tl.where(active, top, 1e6), axis=0).to(tl.int32))
-    tl.atomic_min(frames + 2, tl.min(tl.where(active, -right, 1e6), axis=0).to(tl.int32))
-    tl.atomic_min(frames + 3, tl.min(tl.where(active, -bottom, 1e6), axis=0).to(tl.int32))
+    # Relaxed: read by later kernels alone. Otherwise each would wait for all memory and empty the cache beside it.
+    tl.atomic_min(frames, tl.min(tl.where(active, left, 1e6), axis=0).to(tl.int32), sem="relaxed")
+    tl.atomic_min(frames + 1, tl.min(tl.where(active, top, 1e6), axis=0).to(tl.int32), sem="relaxed")
+    tl.atomic_min(frames + 2, tl.min(tl.where(active, -right, 1e6), axis=0).to(tl.int32), sem="relaxed")
+    tl.atomic_min(frames + 3, tl.min(tl.where(active, -bottom, 1e6), axis=0).to(tl.int32), sem="relaxed")
     nearest = tl.load(scene + DEPTHS)
     scale = (DEPTH_LEVELS - 1.0) / (nearest - tl.load(scene + DEPTHS + 1))
     column = left
