@@ -402,7 +402,7 @@ class TestOptimalLoss:
 
         process = PairProcess(SphereUniform(3), Conditional(ProjectedNormal, scale=0.3))
         whole = process.optimal_loss(50, 1, generator=1)
-        monkeypatch.setattr(optimal_loss, "_NUMBERS_AT_ONCE", 7 * 50 * 3)  # seven rows at a time
+        monkeypatch.setattr(optimal_loss, "_NUMBERS_CPU", 7 * 50 * 3)  # seven rows at a time
         assert process.optimal_loss(50, 1, generator=1).mean == pytest.approx(whole.mean, rel=1e-12)
 
     def test_the_mixing_does_not_matter(self) -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from identica.mixing import InvertibleMLP, mixing_from_dict, same_mixing
-from identica.mixing.invertible_mlp import best_conditioned
+from identica.mixing.invertible_mlp import _full_products, best_conditioned
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +139,30 @@ def test_wrong_shapes_are_refused(mixing: InvertibleMLP) -> None:
         mixing(torch.zeros(4, 9))
     with pytest.raises(ValueError, match="observations have shape"):
         mixing.inverse(torch.zeros(4, 9))
+
+
+def test_products_on_cuda_are_those_of_float32_for_a_while() -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pytest.raises(KeyError), _full_products(torch.device("cuda")):
+            assert torch.get_float32_matmul_precision() == "highest"
+            raise KeyError
+        assert torch.get_float32_matmul_precision() == "high"
+        with _full_products(torch.device("cpu")):
+            assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dim", [10, 40, 80])
+def test_observations_are_not_rounded_to_tf32(dim: int, generator: torch.Generator) -> None:
+    mixing = InvertibleMLP(dim, seed=0, candidates=50)
+    z = torch.randn(1000, dim, generator=generator)
+    torch.set_float32_matmul_precision("high")
+    try:
+        x = mixing.cuda()(z.cuda())
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    torch.testing.assert_close(x.cpu().double(), mixing.cpu().double()(z.double()), rtol=0, atol=2e-5)

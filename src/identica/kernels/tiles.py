@@ -109,7 +109,7 @@ class LpTiles:
             weight *= slope.pow_(1.0 - self.p).masked_fill_(zero, 0.0)
         else:
             weight *= self.p
-        if self.p == 2.0 and weight.device.type == "cpu":
+        if self.p == 2.0 and (weight.device.type == "cpu" or weight.dtype == torch.float64):
             return self._pull_back_squares(weight, a, b, grad_a, grad_b)
         by_row, by_column = torch.empty_like(a), torch.empty_like(b)
         sums = zip(by_row.unbind(), by_column.unbind(), strict=True)
@@ -128,7 +128,7 @@ class LpTiles:
     def _pull_back_squares(weight: Tensor, a: Tensor, b: Tensor, grad_a: Tensor, grad_b: Tensor | None) -> None:
         """Σⱼ wᵢⱼ(bⱼ − aᵢ) as a matrix product, whose error is that of rounding the codes themselves.
 
-        Only where products are carried out in full precision: TF32, which CUDA may use, would ruin it.
+        Only where products are carried out in full precision: TF32, which CUDA may use for float32, would ruin it.
         """
         grad_a += b @ weight.T - a * weight.sum(dim=1)
         if grad_b is not None:

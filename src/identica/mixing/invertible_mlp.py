@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -72,10 +74,11 @@ class InvertibleMLP(Mixing):
 
             return mix(z, self.weights.to(z.dtype), self.negative_slope)
         x = z
-        for i, weight in enumerate(self.weights.to(z.dtype).unbind()):
-            if i:
-                x = functional.leaky_relu(x, self.negative_slope)
-            x = functional.linear(x, weight)
+        with _full_products(z.device):
+            for i, weight in enumerate(self.weights.to(z.dtype).unbind()):
+                if i:
+                    x = functional.leaky_relu(x, self.negative_slope)
+                x = functional.linear(x, weight)
         return x
 
     def _fits_one_kernel(self, z: Tensor) -> bool:
@@ -116,6 +119,20 @@ class InvertibleMLP(Mixing):
             f"{self.dim}, layers={self.layers}, negative_slope={self.negative_slope}, seed={self.seed}, "
             f"candidates={self.candidates}"
         )
+
+
+@contextlib.contextmanager
+def _full_products(device: torch.device) -> Iterator[None]:
+    """No TF32 on CUDA while this lasts: observations are data, whatever precision a model is trained in."""
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def best_conditioned(dim: int, candidates: int, generator: torch.Generator) -> Tensor:
