@@ -148,7 +148,7 @@ class TunedPlan(LossPlan):
             steps=steps,
             batch_size=round(continued.larger * config.batch_size),
             eval_every=max(1, steps // self.recipe.evaluations),
-            checkpoint_every=max(1, steps // 10),
+            checkpoint_every=max(1, steps // 3),
         )
 
     def measured(

@@ -87,7 +87,8 @@ class LossPlan(BasePlan):
             schedule=recipe.schedule,
             eval_every=max(1, recipe.steps // recipe.evaluations),
             eval_samples=recipe.evaluation_samples,
-            checkpoint_every=max(1, recipe.steps // 10),
+            # A checkpoint may take as long as a thousand steps of a small batch.
+            checkpoint_every=max(1, recipe.steps // (10 if recipe.batch_size > 8192 else 3)),
             precision=recipe.precision,
         )
 
