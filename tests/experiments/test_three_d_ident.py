@@ -145,9 +145,14 @@ def test_temperatures_match_the_pairs_and_fall_once() -> None:
     first, *_, last = (stage.objective() for stage in fast.stages("contrastive"))
     assert isinstance(first, InfoNCE) and isinstance(first.similarity, Annealed)
     assert first.similarity.similarity.to_dict() == LpSimilarity(2, 2 * 0.26**2).to_dict()
-    assert (first.similarity.factor.start, first.similarity.factor.end) == (10.0, 2.0)
+    assert (first.similarity.factor.start, first.similarity.factor.end) == (10.0, 1.0)
     assert isinstance(last, InfoNCE) and isinstance(last.similarity, Annealed)
-    assert (last.similarity.factor.start, last.similarity.factor.end) == (2.0, 2.0)
+    assert (last.similarity.factor.start, last.similarity.factor.end) == (1.0, 1.0)
+    assert [plan(number).recipe.self_negatives for number in ("1", "1b", "1c", "2", "3")] == [False] * 2 + [
+        True,
+        False,
+        False,
+    ]
     sphere = plan("4").objective("contrastive")
     assert isinstance(sphere, InfoNCE) and sphere.similarity.to_dict() == DotProduct(1.0).to_dict()
 

@@ -84,9 +84,9 @@ _SMOKE = _recipe(
 )
 
 _FAST = _recipe(
-    Resolution(64, 8_000, 1e-3, pool=32_768, refresh=256),
-    Resolution(128, 4_000, 1e-3, pool=16_384, refresh=128),
-    Resolution(224, 3_000, 1e-3, "cosine", pool=16_384, refresh=128),
+    Resolution(64, 10_000, 1e-3, pool=32_768, refresh=256),
+    Resolution(128, 2_000, 1e-3, pool=16_384, refresh=128),
+    Resolution(224, 1_000, 1e-3, "cosine", pool=16_384, refresh=128),
     batch_size=512,
     precision="bf16",
     evaluations=10,
@@ -110,6 +110,9 @@ _PAPER = _recipe(
     evaluations=60,
 )
 
+#: Pairs of a smaller σ per coordinate, on [−1, 1], have hardly a negative near them in a batch.
+_NARROW = 0.2
+
 RECIPES: dict[str, Mapping[DeviceKind, ImageRecipe]] = {
     "smoke": {"cpu": _SMOKE, "cuda": _SMOKE},
     "fast": {"cpu": _FAST_CPU, "cuda": _FAST},
@@ -118,13 +121,21 @@ RECIPES: dict[str, Mapping[DeviceKind, ImageRecipe]] = {
 
 
 def recipe_of(row: ImageRow, budget: str, device: DeviceKind) -> ImageRecipe:
-    """The recipe of a budget for one row."""
+    """The recipe of a budget for one row.
+
+    What the loss needs was found without images, on the CPU: ten latents of a box through an invertible mixing, pairs
+    as wide for its sides as these, batch 512, 3000 steps. Wide pairs (σ = 0.26) with a temperature that falls from 10
+    to 1 times the matched one: R² 0.994, MCC 0.997 (to 2: 0.989, 0.995; with self-pairs 0.992, 0.995). Narrow ones
+    (σ = 0.1) have too few negatives near in a batch of 512: R² 0.84; with self-pairs, from 20 to 4: 0.992, 0.993
+    (from 10 to 2: 0.992, 0.975).
+    """
     if budget not in RECIPES:
         raise ValueError(no_such("budget", budget, RECIPES))
     recipe = RECIPES[budget][device]
     if budget == "paper" or row.model_space == "sphere":
         return recipe
-    if row.model_space == "box":
-        # As for the other rows of boxes: a normal kernel, so from 5·2 down to 2 times the matched temperature.
-        return replace(recipe, learn_bound=False, anneal_from=10.0, anneal_to=2.0)
-    return replace(recipe, temperature="one")
+    if row.model_space != "box":
+        return replace(recipe, temperature="one")
+    if row.spread < _NARROW:
+        return replace(recipe, learn_bound=False, anneal_from=20.0, anneal_to=4.0, self_negatives=True)
+    return replace(recipe, learn_bound=False, anneal_from=10.0, anneal_to=1.0)
