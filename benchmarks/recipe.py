@@ -46,6 +46,7 @@ DEFAULTS: dict[str, Any] = {
     "muon_lr": None,  # of Muon for the hidden matrices; Adam has the rest
     "average": None,  # decay of the average of the weights that is scored
     "from_truth": False,  # no mixing, and an encoder that starts as the truth times 2: where does the loss take it?
+    "scale": None,  # of the pairs, in place of the row's
     "grow_from": None,  # the first of three batch sizes, each for a third of the steps; the last is "batch"
 }
 
@@ -71,9 +72,10 @@ class Scaled(nn.Module):
 def parts(run: dict[str, Any]) -> tuple[idt.PairProcess, nn.Module, idt.InfoNCE]:
     """The process, encoder and objective of a run."""
     row, dim = find(run["experiment"]).row(run["row"]), run["dim"]
+    law = row.conditional if run["scale"] is None else replace(row.conditional, scale=run["scale"])
     process = idt.PairProcess(
         make_marginal(row.marginal, row.space, dim),
-        make_conditional(row.conditional, row.space),
+        make_conditional(law, row.space),
         None if run["from_truth"] else idt.InvertibleMLP(dim, seed=0, candidates=run["candidates"]),
         positives_per_anchor=run["positives"],
     )
