@@ -69,13 +69,20 @@ class Scaled(nn.Module):
         return codes * (self.size / codes.square().mean().sqrt())
 
 
+def row_of(run: dict[str, Any]) -> Row:
+    """The row of a run, with pairs of another scale where it names one."""
+    row = find(run["experiment"]).row(run["row"])
+    assert isinstance(row, Row)
+    scale = run["scale"]
+    return row if scale is None else replace(row, conditional=replace(row.conditional, scale=scale))
+
+
 def parts(run: dict[str, Any]) -> tuple[idt.PairProcess, nn.Module, idt.InfoNCE]:
     """The process, encoder and objective of a run."""
-    row, dim = find(run["experiment"]).row(run["row"]), run["dim"]
-    law = row.conditional if run["scale"] is None else replace(row.conditional, scale=run["scale"])
+    row, dim = row_of(run), run["dim"]
     process = idt.PairProcess(
         make_marginal(row.marginal, row.space, dim),
-        make_conditional(law, row.space),
+        make_conditional(row.conditional, row.space),
         None if run["from_truth"] else idt.InvertibleMLP(dim, seed=0, candidates=run["candidates"]),
         positives_per_anchor=run["positives"],
     )
@@ -136,9 +143,7 @@ def curve_of(run: idt.TrainingRun) -> list[list[float]]:
 
 def train_as_in_the_table(run: dict[str, Any], device: torch.device) -> idt.TrainingRun:
     """What ``identica reproduce`` trains for this row and seed, but for the changes in ``run["recipe"]``."""
-    experiment, seed = find(run["experiment"]), run["table_seed"]
-    row = experiment.row(run["row"])
-    assert isinstance(row, Row)
+    experiment, row, seed = find(run["experiment"]), row_of(run), run["table_seed"]
     recipe = replace(find_budget("fast").recipe(row, "cuda" if device.type == "cuda" else "cpu"), **run["recipe"])
     plan = Plan(experiment, row, "fast", recipe)
     model_parts = plan.process("contrastive", seed), plan.encoder("contrastive", seed), plan.objective("contrastive")

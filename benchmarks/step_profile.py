@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, help="another batch size than the budget's")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--top", type=int, default=25)
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     experiment = find(options.experiment)
     kind = "cpu" if options.device == "cpu" else "cuda"

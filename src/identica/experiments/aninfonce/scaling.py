@@ -17,7 +17,7 @@ R2 = Quantity("infonce", "r2")
 #: The precision of Figure 9, and of the dimensions in Figure 4.
 PRECISION = 75.0
 _LARGEST = 262_144
-#: A step with so many pairs takes half a second, so there are fewer.
+#: 256 times as many pairs a step as with batches of 16,384, so there are fewer steps.
 _LARGEST_STEPS = 1000
 #: Room for what seeds do to a point, in a claim that a curve rises.
 _SLACK = 0.02

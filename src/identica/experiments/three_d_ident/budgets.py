@@ -124,10 +124,10 @@ def recipe_of(row: ImageRow, budget: str, device: DeviceKind) -> ImageRecipe:
     """The recipe of a budget for one row.
 
     What the loss needs was found without images, on the CPU: ten latents of a box through an invertible mixing, pairs
-    as wide for its sides as these, batch 512, 3000 steps. Wide pairs (σ = 0.26) with a temperature that falls from 10
-    to 1 times the matched one: R² 0.994, MCC 0.997 (to 2: 0.989, 0.995; with self-pairs 0.992, 0.995). Narrow ones
-    (σ = 0.1) have too few negatives near in a batch of 512: R² 0.84; with self-pairs, from 20 to 4: 0.992, 0.993
-    (from 10 to 2: 0.992, 0.975).
+    as wide for its sides as these, batch 512, 3000 steps (runs 101 to 106 of ``benchmarks/recipe.py``). Wide pairs
+    (σ = 0.26) with a temperature that falls from 10 to 1 times the matched one: R² 0.994, MCC 0.997 (to 2: 0.990,
+    0.995; with self-pairs 0.992, 0.995). Narrow ones (σ = 0.1) have too few negatives near in a batch of 512: R² 0.84;
+    with self-pairs, from 20 to 4: 0.992, 0.994 (from 10 to 2: 0.991, 0.979).
     """
     if budget not in RECIPES:
         raise ValueError(no_such("budget", budget, RECIPES))
