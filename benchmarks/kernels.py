@@ -6,7 +6,7 @@ Random codes in float32 unless stated, warm; medians over replays of a captured 
 The floor counts the arithmetic of a pair alone: an instruction per lane and cycle, and exponentials on their
 own unit at an eighth of that rate. ``--large-batch 0`` leaves the large problem out.
 
-    python benchmarks/kernels.py --routes        inner products of few coordinates: by lanes or by matrix products?
+    python benchmarks/kernels.py --routes        few coordinates: by lanes or by matrix products?
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -148,45 +149,48 @@ def wide_codes(batch: int, dim: int) -> None:
 
 
 @contextmanager
-def route(narrow: int, precision: str) -> Iterator[None]:
-    """Codes of up to ``narrow`` coordinates go through the lanes, others through matrix products of that precision."""
-    before, products = launch.NARROW, torch.get_float32_matmul_precision()
-    launch.NARROW = narrow
+def route(products_from: int, precision: str) -> Iterator[None]:
+    """Codes of that many coordinates or more go through matrix products, of that precision where they may be TF32."""
+    before, products = launch.PRODUCTS_FROM, torch.get_float32_matmul_precision()
+    launch.PRODUCTS_FROM = products_from
     torch.set_float32_matmul_precision(precision)
     try:
         yield
     finally:
-        launch.NARROW = before
+        launch.PRODUCTS_FROM = before
         torch.set_float32_matmul_precision(products)
 
 
 def routes(batches: Sequence[int], dims: Sequence[int], device: str = "cuda") -> None:
-    """Inner products of unit codes at temperature 1/75: milliseconds, and the largest relative error of a gradient."""
-    ways = {"lanes": (1 << 20, "highest"), "products, 3 x TF32": (0, "highest"), "products, TF32": (0, "high")}
-    print(f"dot / τ, anchors against themselves, forward + backward [ms (error)]: {', '.join(ways)}")
-    for dim in dims:
+    """Unit codes, inner products and squared distances times 75: milliseconds, and the largest error of a gradient."""
+    ways = {"lanes": (1 << 20, "highest"), "products": (0, "highest"), "products, TF32": (0, "high")}
+    print(f"codes against themselves, forward + backward [ms (relative error)]: {', '.join(ways)}")
+    for dim, (name, similarity) in product(dims, {"dot": DotProduct(1 / 75), "p = 2": LpSimilarity(2, 2 / 75)}.items()):
+        lanes, tf32 = dim <= LANES_AT_MOST, dim > LANES_AT_MOST and name == "dot"
         for batch in batches:
             h = torch.nn.functional.normalize(torch.randn(batch, dim, device=device), dim=1).requires_grad_()
-            exact = gradient_of(h[:ERROR_BATCH].detach().double(), "reference")
+            few = h[:ERROR_BATCH].detach()
+            exact = gradient_of(similarity, few.double(), "reference")
             cells = []
-            for name, (narrow, precision) in ways.items():
-                if name == "lanes" and dim > LANES_AT_MOST:
+            for setting, possible in zip(ways.values(), (lanes, True, tf32), strict=True):
+                if not possible:
                     cells.append("–")
                     continue
-                with route(narrow, precision):
-                    work = info_nce_denominator(DotProduct(1 / 75), h, "triton")
+                with route(*setting):
+                    work = info_nce_denominator(similarity, h, "triton")
                     time = gpu_milliseconds(work, repeats=5) if device != "cpu" else float("nan")
-                    ours = gradient_of(h[:ERROR_BATCH].detach(), "triton")
-                error = ((ours - exact).abs().max() / exact.abs().max()).item()
+                    error = (gradient_of(similarity, few, "triton") - exact).abs().max() / exact.abs().max()
                 cells.append(f"{time:.3f} ({error:.0e})")
-            print(f"  d = {dim:3d}, B = {batch:6d}   " + "   ".join(f"{cell:>18}" for cell in cells), flush=True)
+            print(f"  {name:5}, d = {dim:3d}, B = {batch:6d} " + " ".join(f"{cell:>18}" for cell in cells), flush=True)
 
 
-def gradient_of(h: Tensor, impl: str) -> Tensor:
+def gradient_of(similarity: Similarity, h: Tensor, impl: str) -> Tensor:
     """The gradient of the mean log-partition, for a comparison."""
     h = h.clone().requires_grad_()
-    a, b = DotProduct(1 / 75).to(h.device, h.dtype).rescale(h, h)
-    value = log_partition(a, b, DotProduct().kernel, exclude_diagonal=True, impl=impl).log_partition.mean()
+    kernel = similarity.kernel
+    assert kernel is not None
+    a, b = similarity.rescale(h, h)
+    value = log_partition(a, b, kernel, exclude_diagonal=True, impl=impl).log_partition.mean()
     (gradient,) = torch.autograd.grad(value, h)
     return gradient
 
@@ -198,7 +202,7 @@ def main() -> None:
     parser.add_argument("--large-batch", type=int, default=1 << 20)
     parser.add_argument("--wide-batch", type=int, default=16384)
     parser.add_argument("--wide-dim", type=int, default=128)
-    parser.add_argument("--routes", action="store_true", help="only compare the two ways for inner products")
+    parser.add_argument("--routes", action="store_true", help="only compare the two ways for few coordinates")
     options = parser.parse_args()
     print(torch.cuda.get_device_name(), "| torch", torch.__version__)
     if options.routes:

@@ -19,6 +19,8 @@ from identica.similarities import Kernel
 
 #: Up to this many coordinates a row's coordinates and gradient stay in registers.
 NARROW = 32
+#: From here on matrix products are faster where they can be used (``benchmarks/kernels.py --routes``).
+PRODUCTS_FROM = 17
 _LARGEST_CHUNK = 128  # coordinates of a code in one matrix product
 _FLOAT32_CHUNK = 32
 _MOST_SPANS = 256
@@ -59,10 +61,11 @@ class Problem:
 
 def route_of(kernel: Kernel, dim: int) -> Literal["narrow", "product", "distance"]:
     """The way for a kernel and a number of coordinates."""
-    if dim <= NARROW:
-        return "narrow"
     # The distance itself, unlike its square, would feel the cancellation near 0.
-    return "product" if kernel.name == "dot" or kernel == Kernel("lp", 2.0) else "distance"
+    is_product = kernel.name == "dot" or kernel == Kernel("lp", 2.0)
+    if is_product and dim >= PRODUCTS_FROM:
+        return "product"
+    return "narrow" if dim <= NARROW else "distance"
 
 
 def forward(x: Tensor, y: Tensor, mask: Tensor | None, problem: Problem) -> tuple[Tensor, Tensor]:
@@ -182,14 +185,15 @@ def _product_settings(x: Tensor, problem: Problem) -> dict[str, Any]:
 
 
 def _precision(x: Tensor, squared: bool) -> str:
-    """How float32 products are carried out: in TF32 only if torch was told to, and never for distances.
+    """How float32 products are carried out: in TF32 only if torch was told to, never for distances or few coordinates.
 
     Otherwise as three TF32 products, of the leading and the trailing halves of the digits: as exact as float32
     (measured: no larger errors) and faster, because that way the matrix units can do it.
     """
     if x.dtype != torch.float32:
         return "tf32"  # for half precision, whose products are exact, the setting means nothing
-    return "tf32x3" if squared or torch.get_float32_matmul_precision() == "highest" else "tf32"
+    exact = squared or x.shape[2] <= NARROW or torch.get_float32_matmul_precision() == "highest"
+    return "tf32x3" if exact else "tf32"
 
 
 def _weight_settings(x: Tensor, problem: Problem) -> dict[str, Any]:

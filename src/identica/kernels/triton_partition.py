@@ -4,10 +4,10 @@ Nothing of the size of the pair matrix exists. The forward pass is an online sof
 computes the pairs again, once by rows for the anchors and once by columns for the candidates, or in a single
 pass for both roles when the anchors are their own candidates. No atomics: equal calls give equal bits.
 
-Half-precision codes are computed with in float32, except for inner products of many coordinates, which are
-products of the half-precision numbers with float32 sums (of bfloat16 codes, the weights in the gradient are
-rounded to bfloat16 as well, as in a dense softmax). Float32 products have the precision of float32, or that of
-TF32 if :func:`torch.set_float32_matmul_precision` asked for it.
+Half-precision codes are computed with in float32, except for inner products of more than 16 coordinates, which
+are products of the half-precision numbers with float32 sums (of bfloat16 codes, the weights in the gradient are
+rounded to bfloat16 as well, as in a dense softmax). Float32 products have the precision of float32, or, of more than
+32 coordinates, that of TF32 if :func:`torch.set_float32_matmul_precision` asked for it.
 """
 
 from __future__ import annotations
