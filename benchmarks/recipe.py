@@ -6,7 +6,8 @@
 
 Each line of recipe.jsonl is one run, seed 0: settings, and a curve of [step, R², MCC, loss]. Those of the H200 are in
 TF32 unless they say otherwise, and some of them older than the fused kernels, whose rounding is another ("cut_off":
-operands were not rounded yet). A line with "table_seed" is a run of the table, with that seed and a changed recipe.
+operands were not rounded yet). A line with "table_seed" is a run of any table or figure, as ``identica reproduce``
+trains it with that seed, but with a changed recipe.
 Runs with another optimiser, averaged weights or a growing batch are not captured: a plain loop here trains them.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +27,11 @@ from torch import Tensor, nn
 
 import identica as idt
 from identica.experiments import find
-from identica.experiments.budgets import find_budget
-from identica.experiments.catalogue import Row
-from identica.experiments.clica.plan import Plan
+from identica.experiments.catalogue import Entry, Row
 from identica.experiments.parts import make_conditional, make_marginal, make_space, power_of
+from identica.experiments.running.stages import train_stages
+from identica.experiments.three_d_ident.budgets import Resolution
+from identica.training import TrainingDiverged
 
 RUNS = Path(__file__).with_name("recipe.jsonl")
 #: What a line does not name.
@@ -69,10 +72,9 @@ class Scaled(nn.Module):
         return codes * (self.size / codes.square().mean().sqrt())
 
 
-def row_of(run: dict[str, Any]) -> Row:
+def row_of(run: dict[str, Any]) -> Entry:
     """The row of a run, with pairs of another scale where it names one."""
     row = find(run["experiment"]).row(run["row"])
-    assert isinstance(row, Row)
     scale = run["scale"]
     return row if scale is None else replace(row, conditional=replace(row.conditional, scale=scale))
 
@@ -80,6 +82,7 @@ def row_of(run: dict[str, Any]) -> Row:
 def parts(run: dict[str, Any]) -> tuple[idt.PairProcess, nn.Module, idt.InfoNCE]:
     """The process, encoder and objective of a run."""
     row, dim = row_of(run), run["dim"]
+    assert isinstance(row, Row)
     process = idt.PairProcess(
         make_marginal(row.marginal, row.space, dim),
         make_conditional(row.conditional, row.space),
@@ -143,12 +146,20 @@ def curve_of(run: idt.TrainingRun) -> list[list[float]]:
 
 def train_as_in_the_table(run: dict[str, Any], device: torch.device) -> idt.TrainingRun:
     """What ``identica reproduce`` trains for this row and seed, but for the changes in ``run["recipe"]``."""
-    experiment, row, seed = find(run["experiment"]), row_of(run), run["table_seed"]
-    recipe = replace(find_budget("fast").recipe(row, "cuda" if device.type == "cuda" else "cpu"), **run["recipe"])
-    plan = Plan(experiment, row, "fast", recipe)
-    model_parts = plan.process("contrastive", seed), plan.encoder("contrastive", seed), plan.objective("contrastive")
-    config, source = plan.train_config("contrastive"), plan.seed("contrastive", seed)
-    return idt.train(*model_parts, config, seed=source, device=device, quiet=True)
+    experiment, seed, changes = find(run["experiment"]), run["table_seed"], dict(run["recipe"])
+    if "resolutions" in changes:
+        changes["resolutions"] = tuple(Resolution(**resolution) for resolution in changes["resolutions"])
+    plan = experiment.plan(row_of(run), "fast", "cuda" if device.type == "cuda" else "cpu")
+    plan = replace(plan, recipe=replace(plan.recipe, **changes))
+    model = run.get("model", plan.trained[0])
+    if plan.stages(model):
+        with tempfile.TemporaryDirectory() as folder:
+            (trained,) = train_stages(plan, model, [seed], device=device, folder=Path(folder), callbacks=())
+        if isinstance(trained, TrainingDiverged):
+            raise trained
+        return trained
+    parts = plan.training_process(model, seed), plan.encoder(model, seed), plan.objective(model)
+    return idt.train(*parts, plan.train_config(model), seed=plan.seed(model, seed), device=device, quiet=True)
 
 
 def train_by_hand(run: dict[str, Any], config: idt.TrainConfig, device: torch.device) -> list[list[float]]:

@@ -1,5 +1,6 @@
 """What holds, what was identified, and whether one may trust it."""
 
+from identica.diagnostics.folding import Folding, folding
 from identica.diagnostics.identification import Identification, block_identification, identification
 from identica.diagnostics.limiting_precision import limiting_precision
 from identica.diagnostics.precision import (
@@ -12,11 +13,13 @@ from identica.diagnostics.promise import Promise, promise
 from identica.diagnostics.targets import iterations_to_target
 
 __all__ = [
+    "Folding",
     "Identification",
     "PrecisionEstimate",
     "Promise",
     "best_precision",
     "block_identification",
+    "folding",
     "identification",
     "iterations_to_target",
     "limiting_precision",

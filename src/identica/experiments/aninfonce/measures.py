@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from identica.diagnostics import iterations_to_target, precision_standard_errors, promise
+from identica.diagnostics import folding, iterations_to_target, precision_standard_errors, promise
 from identica.experiments.aninfonce.budgets import LossRecipe
 from identica.experiments.aninfonce.shared_loss import SharedInfoNCE
 from identica.experiments.planning import Measured
@@ -86,6 +86,7 @@ def measures(
     """Everything besides R² and MCC."""
     blocks = block_scores(evaluation.z, evaluation.h, precisions)
     scores = {"content_r2": blocks.content_r2, "style_r2": blocks.style_r2, "within_r2": blocks.within_r2}
+    scores["mean_code"] = folding(evaluation.h).size
     info: dict[str, Any] = {"promise": promise(precisions).sentence}
     reached = iterations_to_target(run.history, "r2", TARGETS)
     scores |= {f"steps_to_{target:g}": float(step) for target, step in reached.items() if step is not None}
