@@ -100,7 +100,7 @@ class Plot:
 
     lines: what each line is called and shows; a name that ends in "style" is drawn dashed, beside its content.
     y: the name of the vertical axis, logarithmic for anything but R² and accuracies.
-    by: another coordinate; each of its values has lines of its own.
+    by: another coordinate; each of its values has lines of its own, and points without it are not shown.
     where: coordinates that points must have to be shown.
     against: another score to draw them against; then ``x`` is just its name.
     log: False for a linear horizontal axis, as that of a score always is.
@@ -119,9 +119,8 @@ class Plot:
 
     def shows(self, x: Mapping[str, float]) -> bool:
         """Whether a point with these coordinates is on it."""
-        return (self.against is not None or self.x in x) and all(
-            x.get(name) == value for name, value in self.where.items()
-        )
+        needed = [name for name in (self.by, None if self.against is not None else self.x) if name is not None]
+        return all(name in x for name in needed) and all(x.get(name) == value for name, value in self.where.items())
 
 
 @dataclass(frozen=True)

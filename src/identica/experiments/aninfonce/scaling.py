@@ -2,7 +2,8 @@
 
 The paper prints no numbers and does not say which dimensions and batches it took. Here the loss is InfoNCE with the
 temperature that matches the pairs, τ = 1/Λ, so that nothing but the size of the problem is in the way; batches
-go to 65,536, and one point to 262,144, beyond what the paper could run. With the budget ``fast`` every point has
+go to 65,536, and one point to 262,144, beyond what the paper could run. A third panel of Figure 4 is ours: four times
+that temperature, at which an anchor sees negatives from farther away. With the budget ``fast`` every point has
 5,000 steps, with ``paper`` the 500,000 of Figure 9. ``smoke`` has one batch size for all, so that points share models.
 Figure 8, which follows two runs, has the batch and the steps of the budget; its dimension is not given, and is 20 here.
 """
@@ -23,17 +24,18 @@ _LARGEST_STEPS = 1000
 _SLACK = 0.02
 
 
-def point(dim: int, precision: float, batch: int) -> LossRow:
-    """Isotropic pairs in so many dimensions, with batches of that size."""
+def point(dim: int, precision: float, batch: int, widened: float = 1.0) -> LossRow:
+    """Isotropic pairs in so many dimensions, batches of that size, ``widened`` times the matched temperature."""
     steps = _LARGEST_STEPS if batch == _LARGEST else 5000
+    kind = {"precision": precision} if widened == 1.0 else {"widened": widened}
     return LossRow(
-        _name(dim, precision, batch),
+        _name(dim, precision, batch, widened),
         "sphere",
         UNIFORM,
         fisher_bingham(*[precision] * dim),
-        {"infonce": Loss("dot", 1.0 / precision)},
-        theory="promises",
-        x={"batch": batch, "dimension": dim, "precision": precision},
+        {"infonce": Loss("dot", widened / precision)},
+        theory="promises" if widened == 1.0 else "silent",
+        x={"batch": batch, "dimension": dim, **kind},
         recipes={
             "smoke": {"candidates": 500},
             "fast": {"batch_size": batch, "steps": steps, "candidates": 2500, "evaluations": 25},
@@ -43,8 +45,8 @@ def point(dim: int, precision: float, batch: int) -> LossRow:
     )
 
 
-def _name(dim: int, precision: float, batch: int) -> str:
-    return f"d{dim}-p{precision:g}-b{batch}"
+def _name(dim: int, precision: float, batch: int, widened: float = 1.0) -> str:
+    return f"d{dim}-p{precision:g}-b{batch}" + ("" if widened == 1.0 else f"-w{widened:g}")
 
 
 # Figure 4
@@ -52,6 +54,8 @@ def _name(dim: int, precision: float, batch: int) -> str:
 _BATCHES = (256, 1024, 4096, 16_384, 65_536)
 _DIMENSIONS = (10, 20, 40, 80)
 _PRECISIONS = (25.0, 50.0, PRECISION, 150.0)
+_WIDENED = 4.0
+_DIMENSIONS_WIDENED = (20, 40, 80)
 
 FIGURE4 = LossExperiment(
     id="aninfonce/figure4",
@@ -62,6 +66,7 @@ FIGURE4 = LossExperiment(
         *(point(dim, PRECISION, batch) for dim in _DIMENSIONS for batch in _BATCHES),
         *(point(20, precision, batch) for precision in _PRECISIONS if precision != PRECISION for batch in _BATCHES),
         point(40, PRECISION, _LARGEST),
+        *(point(dim, PRECISION, batch, _WIDENED) for dim in _DIMENSIONS_WIDENED for batch in _BATCHES[:-1]),
     ),
     models=("infonce",),
     seeds=1,
@@ -84,10 +89,25 @@ FIGURE4 = LossExperiment(
             R2,
             _SLACK,
         ),
+        *(
+            Rises(
+                f"In {dim} dimensions with batches of 1024 R² is higher at four times the matched temperature",
+                (_name(dim, PRECISION, 1024), _name(dim, PRECISION, 1024, _WIDENED)),
+                R2,
+            )
+            for dim in _DIMENSIONS_WIDENED
+        ),
     ),
     plots=(
         Plot(f"Λ = {PRECISION:g}", "batch", (("R²", R2),), by="dimension", where={"precision": PRECISION}),
         Plot("20 dimensions", "batch", (("R²", R2),), by="precision", where={"dimension": 20}),
+        Plot(
+            f"Λ = {PRECISION:g}, four times the matched temperature",
+            "batch",
+            (("R²", R2),),
+            by="dimension",
+            where={"widened": _WIDENED},
+        ),
     ),
 )
 
