@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from torch import Tensor
@@ -15,7 +16,15 @@ from identica.kernels import check_impl
 from identica.objectives.base import Objective, Terms
 from identica.similarities import Anisotropic, Similarity, can_be_rebuilt
 
-_SETTINGS = ("negatives", "include_positive", "self_negatives", "symmetric", "in_batch", "impl")
+_DEFAULTS = {
+    "negatives": "anchors",
+    "include_positive": True,
+    "self_negatives": False,
+    "symmetric": False,
+    "in_batch": False,
+    "impl": "auto",
+    "centring": 0.0,
+}
 
 
 class InfoNCE(Objective):
@@ -56,6 +65,11 @@ class InfoNCE(Objective):
     impl
         Which implementation of the log-partition: ``"auto"``, ``"triton"`` (CUDA), ``"tiled"`` or
         ``"reference"`` (:func:`identica.kernels.log_partition`).
+    centring
+        Adds this number times ‖E h‖² to the loss, estimated without bias from the anchors of a batch. For codes on a
+        sphere and uniform latents: the truth has mean 0, so that nothing changes at the minimum, but an encoder that
+        has folded the sphere, a state from which the loss alone takes long to escape, has not
+        (:func:`identica.diagnostics.folding`, docs/aninfonce.md). Where the latents' mean is not 0, leave it at 0.
 
     Called as ``loss(h, h_pos, h_neg=None, mask=None, weights=None)``: ``h`` (B, d); ``h_pos`` (B, d), or
     (B, P, d), averaged over the P positives, each with a denominator of its own; ``h_neg`` (M, d), shared, or
@@ -80,6 +94,7 @@ class InfoNCE(Objective):
         symmetric: bool = False,
         in_batch: bool = False,
         impl: str = "auto",
+        centring: float = 0.0,
     ) -> None:
         super().__init__()
         if not isinstance(similarity, Similarity):
@@ -96,6 +111,9 @@ class InfoNCE(Objective):
         self.symmetric = bool(symmetric)
         self.in_batch = bool(in_batch)
         self.impl = impl
+        self.centring = as_float(centring)
+        if not (math.isfinite(self.centring) and self.centring >= 0):
+            raise ValueError(f"centring is a weight of at least 0, not {centring!r}.")
 
     def terms(
         self,
@@ -106,25 +124,26 @@ class InfoNCE(Objective):
         mask: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Terms:
-        """The loss and what it is made of."""
-        return info_nce_terms(
-            h,
-            h_pos,
-            h_neg,
-            similarity=self.similarity,
-            mask=mask,
-            weights=weights,
-            **self.settings() | {"self_negatives": _weight_now(self.self_negatives)},
-        )
+        """The loss and what it is made of; ``centring`` counts in the loss alone."""
+        settings = self.settings() | {"self_negatives": _weight_now(self.self_negatives)}
+        del settings["centring"]
+        found = info_nce_terms(h, h_pos, h_neg, similarity=self.similarity, mask=mask, weights=weights, **settings)
+        if not self.centring or len(h) < 2:
+            return found
+        return replace(found, loss=found.loss + self.centring * _squared_mean(h, weights))
 
     def settings(self) -> dict[str, Any]:
         """Everything but the similarity, as keyword arguments of the constructor."""
-        return {name: getattr(self, name) for name in _SETTINGS}
+        return {name: getattr(self, name) for name in _DEFAULTS}
 
     def plain_settings(self) -> dict[str, Any]:
-        """The same as plain data."""
-        gradual = self.self_negatives
-        return self.settings() | ({"self_negatives": gradual.to_dict()} if isinstance(gradual, Gradual) else {})
+        """The same as plain data; without ``centring`` where there is none."""
+        settings = self.settings()
+        if isinstance(self.self_negatives, Gradual):
+            settings["self_negatives"] = self.self_negatives.to_dict()
+        if not self.centring:
+            del settings["centring"]
+        return settings
 
     def to_dict(self) -> dict[str, Any]:
         """``{"objective": "info_nce", "similarity": {...}, ...}``.
@@ -137,8 +156,15 @@ class InfoNCE(Objective):
 
     def extra_repr(self) -> str:
         """The settings that differ from their defaults."""
-        defaults = dict(zip(_SETTINGS, ("anchors", True, False, False, False, "auto"), strict=True))
-        return ", ".join(f"{k}={v!r}" for k, v in self.settings().items() if v != defaults[k])
+        return ", ".join(f"{k}={v!r}" for k, v in self.settings().items() if v != _DEFAULTS[k])
+
+
+def _squared_mean(h: Tensor, weights: Tensor | None) -> Tensor:
+    """‖E h‖² from ``h: (B, d)``: the mean of hᵢ·hⱼ over i ≠ j, weighted by wᵢwⱼ."""
+    w = h.new_ones(len(h)) if weights is None else weights.to(h.dtype)
+    total = (w[:, None] * h).sum(dim=0).square().sum()
+    own = (w.square() * h.square().sum(dim=1)).sum()
+    return (total - own) / (w.sum().square() - w.square().sum())
 
 
 def _self_negatives(given: bool | float | Gradual | Mapping[str, float]) -> bool | float | Gradual:

@@ -27,6 +27,7 @@ class LossRecipe(Recipe):
     width: in ten dimensions; it grows with the dimension up to twice that.
     similarity_lr: the learning rate of Λ̂, of a learned τ and of TriCL's importances.
     negatives, symmetric: as of :class:`~identica.objectives.InfoNCE`.
+    centring: the same, for losses that learn Λ̂ alone.
     link, start: how Λ̂ is kept positive, and where it starts; as of :class:`~identica.similarities.Anisotropic`.
     floor_batches, floor_pairs: on how many batches of how many pairs the loss is compared with its minimum.
     error_batches, error_pairs: from how many batches of how many pairs the standard errors of Λ̂ come. Neither takes
@@ -36,6 +37,7 @@ class LossRecipe(Recipe):
     similarity_lr: float = 1e-2
     negatives: Negatives = "anchors"
     symmetric: bool = False
+    centring: float = 0.0
     link: Literal["log", "softplus"] = "log"
     start: float = 1.0
     floor_batches: int = 8

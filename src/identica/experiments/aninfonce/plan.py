@@ -63,7 +63,11 @@ class LossPlan(BasePlan):
         loss, kinds = self.row.losses[model], len(self.row.precisions)
         if loss.kind == "tricl":
             return TriCL(self.row.dim)
-        settings: dict[str, Any] = {"negatives": self.recipe.negatives, "symmetric": self.recipe.symmetric}
+        settings: dict[str, Any] = {
+            "negatives": self.recipe.negatives,
+            "symmetric": self.recipe.symmetric,
+            "centring": self.recipe.centring if loss.kind == "anisotropic" else 0.0,
+        }
         if loss.own:
             return EnsembleInfoNCE([self._similarity(loss) for _ in range(kinds)], **settings)
         single = InfoNCE(self._similarity(loss), **settings)
