@@ -75,12 +75,12 @@ def test_what_it_does_not_take(wrong: float) -> None:
 
 @pytest.mark.slow
 def test_training_does_not_fold() -> None:
-    """Λ = 5 and 200 (B, Figure 2): without it one factor of ten loses its sign, and is gone; with it none does."""
+    """Λ = 5 and 100 (B, Figure 2): without it one factor of ten loses its sign, and is gone; with it none does."""
     experiment = find("aninfonce/figure2")
     r2, folded = {}, {}
     for centring in (0.0, 10.0):
-        plan = experiment.plan(experiment.row("6"), "fast", "cpu")
-        changes = {"steps": 600, "batch_size": 1024, "evaluations": 1, "centring": centring}
+        plan = experiment.plan(experiment.row("5"), "fast", "cpu")
+        changes = {"steps": 900, "batch_size": 1024, "evaluations": 1, "centring": centring}
         plan = replace(plan, recipe=replace(plan.recipe, **changes))
         process = plan.process("aninfonce", 2)
         parts = process, plan.encoder("aninfonce", 2), plan.objective("aninfonce")
@@ -89,4 +89,5 @@ def test_training_does_not_fold() -> None:
         with torch.no_grad():
             folded[centring] = idt.diagnostics.folding(run(process.sample(4096, 1).x)).folded
     assert folded == {0.0: True, 10.0: False}
-    assert r2[0.0] < 0.9 < r2[10.0]
+    assert r2[0.0] < 0.9
+    assert r2[10.0] > 0.95
