@@ -26,17 +26,20 @@ from identica.experiments import find
 SAMPLES = 8192
 
 
-def r2_of(codes: Tensor, targets: Tensor) -> Tensor:
-    """Of the best linear map from codes ``(n, d)`` to each column of the targets ``(n, k)``: ``(k,)``."""
+def missed(codes: Tensor, targets: Tensor) -> Tensor:
+    """What the best linear map of the codes ``(n, d)`` leaves of the targets ``(n, k)``."""
     inputs = torch.cat([codes, torch.ones_like(codes[:, :1])], dim=1)
-    left = targets - inputs @ torch.linalg.lstsq(inputs, targets).solution
-    return 1 - left.var(dim=0) / targets.var(dim=0)
+    return targets - inputs @ torch.linalg.lstsq(inputs, targets).solution
+
+
+def r2_of(codes: Tensor, targets: Tensor) -> Tensor:
+    """Of each column of the targets: ``(k,)``."""
+    return 1 - missed(codes, targets).var(dim=0) / targets.var(dim=0)
 
 
 def worst_direction(codes: Tensor, z: Tensor) -> Tensor:
-    """The unit vector along which a linear map of the codes misses most of z."""
-    inputs = torch.cat([codes, torch.ones_like(codes[:, :1])], dim=1)
-    left = z - inputs @ torch.linalg.lstsq(inputs, z).solution
+    """The unit vector along which most of z is missed."""
+    left = missed(codes, z)
     return torch.linalg.eigh(left.T @ left).eigenvectors[:, -1]
 
 
@@ -79,9 +82,8 @@ def main() -> None:
     kind = "cpu" if options.device == "cpu" else "cuda"
     plan: Any = experiment.plan(experiment.row(options.row), "fast", kind)  # type: ignore[arg-type]
     changes = {"steps": options.steps, "evaluations": options.evaluations}
+    changes["batch_size"] = options.batch or plan.recipe.batch_size
     plan = replace(plan, recipe=replace(plan.recipe, **changes))
-    if options.batch:
-        plan = replace(plan, recipe=replace(plan.recipe, batch_size=options.batch))
     model, seed = plan.trained[0], options.seed
     process = plan.process(model, seed)
     idt.train(

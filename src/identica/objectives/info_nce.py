@@ -14,7 +14,7 @@ from identica.functional import Negatives, info_nce_terms
 from identica.gradual import Gradual
 from identica.kernels import check_impl
 from identica.objectives.base import Objective, Terms
-from identica.similarities import Anisotropic, Similarity, can_be_rebuilt
+from identica.similarities import Anisotropic, Similarity, at_least_float32, can_be_rebuilt
 
 _DEFAULTS = {
     "negatives": "anchors",
@@ -161,6 +161,7 @@ class InfoNCE(Objective):
 
 def _squared_mean(h: Tensor, weights: Tensor | None) -> Tensor:
     """‖E h‖² from ``h: (B, d)``: the mean of hᵢ·hⱼ over i ≠ j, weighted by wᵢwⱼ."""
+    h = at_least_float32(h)
     w = h.new_ones(len(h)) if weights is None else weights.to(h.dtype)
     total = (w[:, None] * h).sum(dim=0).square().sum()
     own = (w.square() * h.square().sum(dim=1)).sum()
