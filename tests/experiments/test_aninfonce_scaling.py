@@ -23,10 +23,10 @@ def test_coordinates_are_those_of_the_pairs_and_of_the_recipe(experiment: LossEx
 
 def test_the_grids() -> None:
     assert len(FIGURE9.rows) == 9 * 5 and {row.x["precision"] for row in FIGURE9.rows} == {75.0}
-    assert len(FIGURE4.rows) == 4 * 5 + 3 * 5 + 1 + 3 * 4
+    assert len(FIGURE4.rows) == 4 * 4 + 3 + 3 * 4 + 1 + 3 * 4
     assert max(row.x["batch"] for row in FIGURE4.rows) == 262_144
     shown = [sum(plot.shows(row.x) for row in FIGURE4.rows) for plot in FIGURE4.plots]
-    assert shown == [21, 20, 12]
+    assert shown == [20, 17, 12]
 
 
 def test_batch_and_steps_follow_the_budget_and_smoke_has_one_for_all() -> None:
