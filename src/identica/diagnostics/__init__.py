@@ -10,6 +10,7 @@ from identica.diagnostics.precision import (
     precision_standard_errors,
 )
 from identica.diagnostics.promise import Promise, promise
+from identica.diagnostics.redundancy import Redundancy, redundancy
 from identica.diagnostics.targets import iterations_to_target
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Identification",
     "PrecisionEstimate",
     "Promise",
+    "Redundancy",
     "best_precision",
     "block_identification",
     "folding",
@@ -26,4 +28,5 @@ __all__ = [
     "precision_scan",
     "precision_standard_errors",
     "promise",
+    "redundancy",
 ]

@@ -11,6 +11,7 @@ from identica.encoders.heads import BoxHead, EuclideanHead, ProductHead, SphereH
 from identica.encoders.mlp import MLPEncoder
 from identica.encoders.residual import ResidualEncoder
 from identica.encoders.resnet import ResNet, ResNetEncoder
+from identica.encoders.scaffold import Scaffold
 from identica.encoders.vae import VAE, ElboTerms
 from identica.encoders.whiten import Whiten
 from identica.spaces import space_from_dict
@@ -26,6 +27,7 @@ __all__ = [
     "ResNet",
     "ResNetEncoder",
     "ResidualEncoder",
+    "Scaffold",
     "SphereHead",
     "Whiten",
     "encoder_from_dict",

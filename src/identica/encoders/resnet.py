@@ -17,7 +17,8 @@ from identica._numbers import whole_number
 from identica._randomness import Randomness
 from identica.encoders.base import make_linear, weight_generator
 from identica.encoders.heads import make_head
-from identica.spaces import Space
+from identica.encoders.scaffold import Scaffold
+from identica.spaces import Space, Sphere
 
 Stem = Literal["large", "small"]
 
@@ -163,6 +164,8 @@ class ResNetEncoder(nn.Module):
     depth, stem: as of :class:`ResNet`.
     negative_slope: of the leaky ReLU.
     learn_bound, learn_radius: see :func:`identica.encoders.heads.make_head`.
+    scaffold: so many further codes while it is trained (:class:`~identica.encoders.Scaffold`); in evaluation mode there
+        are none, and ``encoder.scaffold = None`` removes them.
     seed: a number or a generator for the initial weights.
 
     Images run channels-last. In evaluation mode without gradients they are encoded a thousand at a time, so that any
@@ -190,13 +193,17 @@ class ResNetEncoder(nn.Module):
         negative_slope: float = 0.01,
         learn_radius: bool = False,
         learn_bound: bool = True,
+        scaffold: int = 0,
         seed: Randomness = 0,
     ) -> None:
         super().__init__()
+        if scaffold and isinstance(space, Sphere):
+            raise ValueError("A scaffold stands beside codes in a box or without bounds: on a sphere leave it at 0.")
         generator = weight_generator(seed)
         self.space, self.negative_slope = space, float(negative_slope)
         self.learn_radius, self.learn_bound = bool(learn_radius), bool(learn_bound)
         self.backbone = ResNet(depth, 10 * space.dim, stem=stem, seed=generator)
+        self.scaffold = Scaffold(10 * space.dim, scaffold, seed=generator) if scaffold else None
         self.last = make_linear(10 * space.dim, space.dim, generator)
         self.head = make_head(space, learn_radius=self.learn_radius, learn_bound=self.learn_bound)
         self.register_buffer("mean", torch.zeros(3))
@@ -204,7 +211,7 @@ class ResNetEncoder(nn.Module):
         self.register_buffer("fitted", torch.tensor(False))
 
     def forward(self, images: Tensor) -> Tensor:
-        """The codes of ``images: (n, 3, H, W)``: ``(n, space.dim)``."""
+        """The codes of ``images: (n, 3, H, W)``: ``(n, space.dim)``, in training followed by those of a scaffold."""
         _check_images(images)
         if self.training or torch.is_grad_enabled() or len(images) <= CHUNK:
             return self._encode(images)
@@ -212,7 +219,10 @@ class ResNetEncoder(nn.Module):
 
     def _encode(self, images: Tensor) -> Tensor:
         features = functional.leaky_relu(self.backbone(self._normalised(images)), self.negative_slope)
-        return self.head(self.last(features))
+        codes = self.head(self.last(features))
+        if self.scaffold is None or not self.training:
+            return codes
+        return torch.cat([codes, self.scaffold(features)], dim=-1)
 
     def _normalised(self, images: Tensor) -> Tensor:
         """(image − mean) / deviation with grey values in [0, 1], in the precision of the convolutions."""
@@ -254,7 +264,7 @@ class ResNetEncoder(nn.Module):
         """``{"encoder": "resnet", ...}``; the weights and the normalisation are in ``state_dict``."""
         if type(self) is not ResNetEncoder:
             return {"class": type(self).__qualname__}
-        return {
+        settings = {
             "encoder": "resnet",
             "space": self.space.to_dict(),
             "depth": self.backbone.depth,
@@ -263,6 +273,7 @@ class ResNetEncoder(nn.Module):
             "learn_radius": self.learn_radius,
             "learn_bound": self.learn_bound,
         }
+        return settings if self.scaffold is None else {**settings, "scaffold": self.scaffold.count}
 
 
 def colour_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -14,7 +14,8 @@ from identica.functional import Negatives, info_nce_terms
 from identica.gradual import Gradual
 from identica.kernels import check_impl
 from identica.objectives.base import Objective, Terms
-from identica.similarities import Anisotropic, Similarity, at_least_float32, can_be_rebuilt
+from identica.objectives.marginals import squared_mean, total_correlation
+from identica.similarities import Anisotropic, Similarity, can_be_rebuilt
 
 _DEFAULTS = {
     "negatives": "anchors",
@@ -24,7 +25,10 @@ _DEFAULTS = {
     "in_batch": False,
     "impl": "auto",
     "centring": 0.0,
+    "decorrelation": 0.0,
 }
+#: Settings that add a term to the loss; where they are 0, they are not written down.
+_ADDED = ("centring", "decorrelation")
 
 
 class InfoNCE(Objective):
@@ -70,6 +74,12 @@ class InfoNCE(Objective):
         sphere and uniform latents: the truth has mean 0, so that nothing changes at the minimum, but an encoder that
         has folded the sphere, a state from which the loss alone takes long to escape, has not
         (:func:`identica.diagnostics.folding`, docs/aninfonce.md). Where the latents' mean is not 0, leave it at 0.
+    decorrelation
+        Adds this number times −log det C to the loss, with C the correlation matrix of the anchors' codes. For
+        latents that are independent, or uniform on a sphere: the truth has C = 1, so that the minimum stays where it
+        is, but a code that repeats others, where it should find a factor that is hard to see, is pushed away from them
+        (:func:`identica.diagnostics.redundancy`, docs/3dident.md). Around 0.1. Where the latents are correlated, leave
+        it at 0.
 
     Called as ``loss(h, h_pos, h_neg=None, mask=None, weights=None)``: ``h`` (B, d); ``h_pos`` (B, d), or
     (B, P, d), averaged over the P positives, each with a denominator of its own; ``h_neg`` (M, d), shared, or
@@ -95,6 +105,7 @@ class InfoNCE(Objective):
         in_batch: bool = False,
         impl: str = "auto",
         centring: float = 0.0,
+        decorrelation: float = 0.0,
     ) -> None:
         super().__init__()
         if not isinstance(similarity, Similarity):
@@ -111,9 +122,8 @@ class InfoNCE(Objective):
         self.symmetric = bool(symmetric)
         self.in_batch = bool(in_batch)
         self.impl = impl
-        self.centring = as_float(centring)
-        if not (math.isfinite(self.centring) and self.centring >= 0):
-            raise ValueError(f"centring is a weight of at least 0, not {centring!r}.")
+        self.centring = _weight("centring", centring)
+        self.decorrelation = _weight("decorrelation", decorrelation)
 
     def terms(
         self,
@@ -124,26 +134,28 @@ class InfoNCE(Objective):
         mask: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Terms:
-        """The loss and what it is made of; ``centring`` counts in the loss alone."""
+        """The loss and what it is made of; ``centring`` and ``decorrelation`` count in the loss alone."""
         settings = self.settings() | {"self_negatives": _weight_now(self.self_negatives)}
-        del settings["centring"]
+        for name in _ADDED:
+            del settings[name]
         found = info_nce_terms(h, h_pos, h_neg, similarity=self.similarity, mask=mask, weights=weights, **settings)
-        if not self.centring or len(h) < 2:
-            return found
-        return replace(found, loss=found.loss + self.centring * _squared_mean(h, weights))
+        loss = found.loss
+        if self.centring and len(h) > 1:
+            loss = loss + self.centring * squared_mean(h, weights)
+        if self.decorrelation and len(h) > 1:
+            loss = loss + self.decorrelation * total_correlation(h, weights)
+        return replace(found, loss=loss)
 
     def settings(self) -> dict[str, Any]:
         """Everything but the similarity, as keyword arguments of the constructor."""
         return {name: getattr(self, name) for name in _DEFAULTS}
 
     def plain_settings(self) -> dict[str, Any]:
-        """The same as plain data; without ``centring`` where there is none."""
+        """The same as plain data; without ``centring`` and ``decorrelation`` where there is none."""
         settings = self.settings()
         if isinstance(self.self_negatives, Gradual):
             settings["self_negatives"] = self.self_negatives.to_dict()
-        if not self.centring:
-            del settings["centring"]
-        return settings
+        return {name: value for name, value in settings.items() if value or name not in _ADDED}
 
     def to_dict(self) -> dict[str, Any]:
         """``{"objective": "info_nce", "similarity": {...}, ...}``.
@@ -159,13 +171,11 @@ class InfoNCE(Objective):
         return ", ".join(f"{k}={v!r}" for k, v in self.settings().items() if v != _DEFAULTS[k])
 
 
-def _squared_mean(h: Tensor, weights: Tensor | None) -> Tensor:
-    """‖E h‖² from ``h: (B, d)``: the mean of hᵢ·hⱼ over i ≠ j, weighted by wᵢwⱼ."""
-    h = at_least_float32(h)
-    w = h.new_ones(len(h)) if weights is None else weights.to(h.dtype)
-    total = (w[:, None] * h).sum(dim=0).square().sum()
-    own = (w.square() * h.square().sum(dim=1)).sum()
-    return (total - own) / (w.sum().square() - w.square().sum())
+def _weight(name: str, given: float) -> float:
+    weight = as_float(given)
+    if not (math.isfinite(weight) and weight >= 0):
+        raise ValueError(f"{name} is a weight of at least 0, not {given!r}.")
+    return weight
 
 
 def _self_negatives(given: bool | float | Gradual | Mapping[str, float]) -> bool | float | Gradual:

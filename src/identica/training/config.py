@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from identica._numbers import as_float, whole_number
 
-Optimizer = Literal["adam", "adamw"]
+Optimizer = Literal["adam", "adamw", "muon"]
 Schedule = Literal["constant", "cosine"]
 Precision = Literal["fp32", "tf32", "bf16"]
 
@@ -20,7 +20,9 @@ class TrainConfig:
     """How to train. Checked when made; plain data through ``dataclasses.asdict``.
 
     steps, batch_size: how many updates, and how many anchors each sees.
-    optimizer, lr: the encoder's optimiser and its peak learning rate.
+    optimizer, lr: the encoder's optimiser and its peak learning rate. With "muon" all matrices of the encoder but the
+        last take steps in which every direction counts alike (:class:`identica.training.muon.Muon`), and Adam has the
+        rest: where some factors are much harder to see than others, they are found sooner.
     similarity_lr: the learning rate of what the objective itself learns (temperature, Λ̂); ten times
         ``lr`` unless given, the ratio paper B used.
     schedule: "constant", or "cosine" decay to zero at the last step.

@@ -17,6 +17,7 @@ from identica._randomness import as_seed
 from identica.objectives import Objective
 from identica.training.config import TrainConfig, derive_seed
 from identica.training.flat_adam import FlatAdam
+from identica.training.muon import Muon
 
 #: What ``TrainState.sums`` adds up between two evaluations.
 SUMMED = ("loss", "alignment", "log_partition", "accuracy", "information")
@@ -137,21 +138,27 @@ def _is_part(tensor: Tensor) -> bool:
 
 
 def make_optimizer(
-    of_encoder: Sequence[Tensor], of_objective: Sequence[Tensor], config: TrainConfig
+    of_encoder: Sequence[Tensor], of_objective: Sequence[Tensor], config: TrainConfig, *, stacked: bool = False
 ) -> torch.optim.Optimizer:
-    """Adam over the encoder's parameters, and over what the objective learns with its own learning rate.
+    """Over the encoder's parameters, and with its own learning rate Adam over what the objective learns.
 
     On CUDA the learning rates are tensors, so that a captured step can change them, and float32 parameters share
-    one vector (:class:`identica.training.flat_adam.FlatAdam`).
+    one vector (:class:`identica.training.flat_adam.FlatAdam`), but for Muon.
+
+    stacked: whether the first dimension of all parameters numbers models that are trained together.
     """
-    groups: list[dict[str, Any]] = []
-    for parameters, lr in ((of_encoder, config.lr), (of_objective, config.objective_lr)):
-        if parameters:
-            on_cuda = parameters[0].device.type == "cuda"
-            rate = torch.full((), lr, device=parameters[0].device) if on_cuda else lr
-            groups.append({"params": list(parameters), "lr": rate, "peak_lr": lr, "capturable": on_cuda})
+    groups = [
+        _group(parameters, lr, matrices)
+        for parameters, lr, matrices in (
+            *((part, config.lr, matrices) for part, matrices in _parts(of_encoder, config, stacked)),
+            (of_objective, config.objective_lr, False),
+        )
+        if parameters
+    ]
     if not groups:
         raise ValueError("There is nothing to train: neither the encoder nor the objective has trainable parameters.")
+    if config.optimizer == "muon":
+        return Muon(groups, stacked=stacked)
     everything = [parameter for group in groups for parameter in group["params"]]
     if has_triton() and all(p.device.type == "cuda" and p.dtype == torch.float32 for p in everything):
         decay = {"adam": 0.0, "adamw": 0.01}[config.optimizer]  # torch's own defaults
@@ -161,3 +168,19 @@ def make_optimizer(
         "adamw": torch.optim.AdamW,
     }
     return optimizers[config.optimizer](groups, fused=True)
+
+
+def _group(parameters: Sequence[Tensor], lr: float, matrices: bool) -> dict[str, Any]:
+    on_cuda = parameters[0].device.type == "cuda"
+    rate = torch.full((), lr, device=parameters[0].device) if on_cuda else lr
+    group = {"params": list(parameters), "lr": rate, "peak_lr": lr, "capturable": on_cuda}
+    return {**group, "matrices": True} if matrices else group
+
+
+def _parts(parameters: Sequence[Tensor], config: TrainConfig, stacked: bool) -> list[tuple[list[Tensor], bool]]:
+    """The encoder's parameters in groups, and whether those are matrices for Muon: all but the last one."""
+    if config.optimizer != "muon":
+        return [(list(parameters), False)]
+    matrices = [p for p in parameters if p.ndim >= 2 + stacked][:-1]
+    chosen = {id(p) for p in matrices}
+    return [(matrices, True), ([p for p in parameters if id(p) not in chosen], False)]

@@ -45,7 +45,8 @@ def make_step(process: Process, state: TrainState, config: TrainConfig) -> Calla
     (3, True)
     """
     encode = in_precision(_compiled(state, config), config.precision, state.device)
-    numbers = [(number, number.value) for _, number in gradual_numbers(state.objective)]
+    parts = (state.encoder, state.objective)
+    numbers = [(number, number.value) for part in parts for _, number in gradual_numbers(part)]
     schedules = Schedules(state.optimizer, numbers, config)
 
     def on_device() -> Terms:

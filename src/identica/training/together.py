@@ -169,7 +169,7 @@ class _Stacked:
             [p for name, p in self.parameters.items() if p.requires_grad and name.startswith(f"{part}.")]
             for part in ("encoder", "objective")
         ]
-        self.optimizer = make_optimizer(groups[0], groups[1], config)
+        self.optimizer = make_optimizer(groups[0], groups[1], config, stacked=True)
         self._gather_optimizer()
         self._share()
 

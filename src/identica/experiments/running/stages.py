@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from identica.experiments.catalogue import Model
 from identica.experiments.running.seeds import train_seeds
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """One run of several. Each has an optimiser, a schedule, a process and a loss of its own."""
+    """One run of several. Each has an optimiser, a schedule, a process and a loss of its own.
+
+    begin: what is done to the encoder before the stage, if anything.
+    """
 
     name: str
     config: TrainConfig
     process: Callable[[], Process]
     objective: Callable[[], Objective]
+    begin: Callable[[nn.Module], None] | None = None
 
 
 def train_stages(
@@ -50,6 +55,8 @@ def _one_seed(
 ) -> TrainingRun | TrainingDiverged:
     encoder, runs = plan.encoder(model, seed), []
     for stage in plan.stages(model):
+        if stage.begin is not None:
+            stage.begin(encoder)
         (run,) = train_seeds(
             [stage.process()],
             [encoder],

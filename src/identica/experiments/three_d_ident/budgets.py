@@ -16,7 +16,7 @@ from identica.experiments.budgets import Recipe
 from identica.experiments.catalogue import DeviceKind
 from identica.experiments.three_d_ident.tables import ImageRow
 from identica.names import no_such
-from identica.training.config import Schedule
+from identica.training.config import Optimizer, Schedule
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Resolution:
 
     size: pixels along each side. steps, lr, schedule: as in ``TrainConfig``.
     pool, refresh: pairs that are kept in memory and how many are new in every step; 0 and 0 for new pairs only.
+    batch_size: None for that of the recipe.
     """
 
     size: int
@@ -33,6 +34,7 @@ class Resolution:
     schedule: Schedule = "constant"
     pool: int = 0
     refresh: int = 0
+    batch_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class ImageRecipe(Recipe):
     """A recipe with what images need besides. The temperature falls during the first of the ``resolutions`` alone.
 
     depth, stem: of the ResNet.
+    scaffold: its further codes at the first resolution (contrastive only).
+    decorrelation: as of :class:`~identica.objectives.InfoNCE`; not while there is a scaffold.
+    optimizer: as in ``TrainConfig``.
     rendered: the latents that pairs are snapped to, where they are.
     test_images: on which scores are computed, at the last resolution; as many training images for Table 5.
     identity_pixels: the "identity" column regresses on images scaled to so many pixels along each side.
@@ -48,6 +53,9 @@ class ImageRecipe(Recipe):
     resolutions: tuple[Resolution, ...] = ()
     depth: int = 18
     stem: Literal["large", "small"] = "large"
+    scaffold: int = 0
+    decorrelation: float = 0.0
+    optimizer: Optimizer = "adam"
     rendered: int = 250_000
     test_images: int = 25_000
     identity_pixels: int = 16

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.types import Device
 
@@ -66,6 +66,12 @@ def latents_of(name: str, count: int) -> Tensor:
     """The latents of a set, "test" or "train"; a smaller one is the beginning of a larger one."""
     drawn = marginal().sample((max(count, _LARGEST_SET),), generator=derive_seed(0, f"3dident {name}"))
     return drawn[:count]
+
+
+def without_scaffold(encoder: nn.Module) -> None:
+    """Remove further codes, which are worth nothing once they have faded."""
+    if isinstance(encoder, ResNetEncoder):
+        encoder.scaffold = None
 
 
 class RenderedSet:
@@ -149,6 +155,7 @@ class ImagePlan(BasePlan):
             recipe.depth,
             stem=recipe.stem,
             learn_bound=recipe.learn_bound or not isinstance(space, Box),
+            scaffold=0 if model == "supervised" else recipe.scaffold,
             seed=derive_seed(seed, f"{model} encoder"),
         )
         pools = [resolution.pool for resolution in recipe.resolutions if resolution.pool]
@@ -168,14 +175,15 @@ class ImagePlan(BasePlan):
         return self._loss(model, first=True)
 
     def _loss(self, model: Model, first: bool) -> Objective:
-        """The temperature falls at the first resolution and stays where it ended at the others."""
+        """The temperature falls at the first resolution, beside a scaffold, and stays where it ended at the others."""
         if model == "supervised":
             return Supervised()
         recipe, similarity = self.recipe, self._similarity()
         if (recipe.anneal_from, recipe.anneal_to) != (1.0, 1.0):
             start = recipe.anneal_from if first else recipe.anneal_to
             similarity = Annealed(similarity, start, recipe.anneal_to, recipe.anneal_until)
-        return InfoNCE(similarity, self_negatives=recipe.self_negatives)
+        decorrelation = 0.0 if first and recipe.scaffold else recipe.decorrelation
+        return InfoNCE(similarity, self_negatives=recipe.self_negatives, decorrelation=decorrelation)
 
     def _similarity(self) -> Similarity:
         if self.row.model.concentration is not None:
@@ -193,6 +201,7 @@ class ImagePlan(BasePlan):
                 self._config(resolution),
                 functools.partial(self.pairs, model, resolution),
                 functools.partial(self._loss, model, place == 0),
+                without_scaffold if place else None,
             )
             for place, resolution in enumerate(self.recipe.resolutions)
         )
@@ -201,7 +210,8 @@ class ImagePlan(BasePlan):
         recipe = self.recipe
         return TrainConfig(
             steps=resolution.steps,
-            batch_size=recipe.batch_size,
+            batch_size=resolution.batch_size or recipe.batch_size,
+            optimizer=recipe.optimizer,
             lr=resolution.lr,
             schedule=resolution.schedule,
             eval_every=max(1, resolution.steps // recipe.evaluations),
