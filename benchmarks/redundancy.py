@@ -7,7 +7,8 @@ A scene without images. Of ten factors in [−1, 1]^10 seven are seen as they ar
 Rz(γ) Ry(β) Rx(α) as in 3DIdent. One sees where its axis points, R e₃, at half of its size and its spout, R e₁,
 at a fifth. Two random layers mix all that into 64 numbers. Pairs, similarity and box are those of row 1b of Table 4,
 the encoder is a perceptron. Printed: R² of all factors and of the angles; MCC; how much of one code the other nine
-know (``identica.diagnostics.redundancy``); and the loss beside that of the true factors.
+know (``identica.diagnostics.redundancy``); R² of the axis seen from above and of the spout's height; and the loss
+beside that of the true factors.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from identica.diagnostics import redundancy
 from identica.distributions import BoxUniform, Conditional, TruncatedNormal
 from identica.encoders import Scaffold, make_head
 from identica.encoders.base import make_linear
+from identica.metrics import linear_r2
 from identica.mixing import Mixing
 from identica.spaces import Box, Euclidean, Space
 
@@ -48,14 +50,19 @@ class Teapot(Mixing):
         self.register_buffer("second", second)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Axis R e₃ and spout R e₁ of R = Rz(γ) Ry(β) Rx(α)."""
-        alpha, beta, gamma = (z[:, ANGLES] * (math.pi / 2)).unbind(dim=1)
-        zero = torch.zeros_like(alpha)
-        axis = torch.stack([alpha.cos() * beta.sin(), -alpha.sin(), alpha.cos() * beta.cos()], dim=1)
-        spout = torch.stack([beta.cos(), zero, -beta.sin()], dim=1)
+        """``(n, 10) -> (n, 64)``."""
+        axis, spout = pose(z)
         easy = torch.cat([z[:, : ANGLES.start], z[:, ANGLES.stop :]], dim=1)
-        seen = torch.cat([easy, AXIS * turned(axis, gamma), SPOUT * turned(spout, gamma)], dim=1)
+        seen = torch.cat([easy, AXIS * axis, SPOUT * spout], dim=1)
         return functional.leaky_relu(functional.leaky_relu(seen @ self.first, 0.2) @ self.second, 0.2)
+
+
+def pose(z: Tensor) -> tuple[Tensor, Tensor]:
+    """Axis R e₃ and spout R e₁ of R = Rz(γ) Ry(β) Rx(α): ``(n, 3)`` each."""
+    alpha, beta, gamma = (z[:, ANGLES] * (math.pi / 2)).unbind(dim=1)
+    axis = torch.stack([alpha.cos() * beta.sin(), -alpha.sin(), alpha.cos() * beta.cos()], dim=1)
+    spout = torch.stack([beta.cos(), torch.zeros_like(beta), -beta.sin()], dim=1)
+    return turned(axis, gamma), turned(spout, gamma)
 
 
 def turned(v: Tensor, angle: Tensor) -> Tensor:
@@ -125,7 +132,12 @@ def train(run: Run, options: argparse.Namespace) -> str:
     angles = ", ".join(f"{value:5.2f}" for value in evaluation.r2.per_dimension[ANGLES])
     scores = evaluation.scores
     known = redundancy(evaluation.h).largest
-    line = f"R² {scores['r2']:.3f}  angles {angles}  MCC {scores['mcc']:.3f}  known of one code {known:.2f}"
+    axis, spout = pose(evaluation.z)
+    bold = linear_r2(torch.cat([axis[:, :2], spout[:, 2:]], dim=1), evaluation.h).per_dimension
+    line = (
+        f"R² {scores['r2']:.3f}  angles {angles}  MCC {scores['mcc']:.3f}  known of one code {known:.2f}  "
+        f"axis and height of the spout {', '.join(f'{value:.2f}' for value in bold)}"
+    )
     if run.decorrelation is None:
         return line
     sample = process.sample(8192, 2)

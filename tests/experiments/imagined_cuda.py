@@ -124,8 +124,10 @@ def make_state(encoder: nn.Module, objective: Objective, config: TrainConfig, se
 _WITH_OPTIMIZERS = (identica.training.state, identica.training.together, identica.training.vae)
 
 
-def _flat_adam(of_encoder: Sequence[Tensor], of_objective: Sequence[Tensor], config: TrainConfig) -> FlatAdam:
-    """As :func:`identica.training.state.make_optimizer` on CUDA."""
+def _flat_adam(
+    of_encoder: Sequence[Tensor], of_objective: Sequence[Tensor], config: TrainConfig, stacked: bool = False
+) -> FlatAdam:
+    """As :func:`identica.training.state.make_optimizer` on CUDA; Adam does not care whether parameters are stacked."""
     both = ((of_encoder, config.lr), (of_objective, config.objective_lr))
     groups = [
         {"params": list(parameters), "lr": torch.full((), lr, device=DEVICE), "peak_lr": lr}
