@@ -259,6 +259,30 @@ def test_a_row_is_trained_scored_and_shared_and_continues_where_it_was_stopped(
     assert ours is not None and ours.mean == pytest.approx(100 * receipt.scores["contrastive"]["r2_train"])
 
 
+class _Codes(Callback):
+    """How many codes the encoder has in training, the batch, and what else the loss adds, stage by stage."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int, float]] = []
+
+    def on_start(self, state: TrainState, config: TrainConfig) -> None:
+        codes = state.encoder.train()(torch.zeros(2, 3, 8, 8, dtype=torch.uint8)).shape[1]
+        assert isinstance(state.objective, InfoNCE) and config.optimizer == "muon"
+        self.seen.append((codes, config.batch_size, state.objective.decorrelation))
+
+
+def test_a_scaffold_stands_at_the_first_resolution_alone(tmp_path: Path) -> None:
+    resolutions = (TINY.resolutions[0], dataclasses.replace(TINY.resolutions[1], batch_size=3))
+    hard = dataclasses.replace(TINY, resolutions=resolutions, scaffold=4, decorrelation=0.1, optimizer="muon")
+    made = dataclasses.replace(plan("1b", "smoke", "cpu"), recipe=hard)
+    codes = _Codes()
+    (run,) = train_stages(made, "contrastive", [0], device=torch.device("cpu"), folder=tmp_path, callbacks=[codes])
+    assert isinstance(run, TrainingRun) and run.step == 3
+    assert codes.seen == [(14, 4, 0.0), (10, 3, 0.1)]
+    assert run.encoder.scaffold is None
+    assert made.encoder("supervised", 0).scaffold is None
+
+
 class _Starts(Callback):
     """At which step each run starts."""
 

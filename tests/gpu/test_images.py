@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,22 +29,33 @@ RECIPE = replace(
 )
 
 
-def plan_of(number: str) -> ImagePlan:
+#: What factors that are hard to see need.
+HARD = {"optimizer": "muon", "scaffold": 4, "decorrelation": 0.1}
+
+
+def plan_of(number: str, changes: dict[str, Any]) -> ImagePlan:
     plan = TABLE4.plan(TABLE4.row(number), "smoke", "cuda")
     assert isinstance(plan, ImagePlan)
-    return replace(plan, recipe=RECIPE)
+    return replace(plan, recipe=replace(RECIPE, **changes))
 
 
 @pytest.mark.parametrize(
-    ("number", "model"), [("1", "contrastive"), ("1b", "contrastive"), ("5", "contrastive"), ("1", "supervised")]
+    ("number", "model", "changes"),
+    [
+        ("1", "contrastive", {}),
+        ("1b", "contrastive", {}),
+        ("1b", "contrastive", HARD),
+        ("5", "contrastive", {}),
+        ("1", "supervised", {}),
+    ],
 )
-def test_stages_of_image_sizes_are_captured(number: str, model: str, tmp_path: Path) -> None:
+def test_stages_of_image_sizes_are_captured(number: str, model: str, changes: dict[str, Any], tmp_path: Path) -> None:
     """Snapped, exact and augmented pairs, and latents for supervision; each size is captured and scored."""
     device = torch.device("cuda")
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*(captured|take turns).*")
         results = train_model(
-            plan_of(number),
+            plan_of(number, changes),
             model,  # type: ignore[arg-type]
             [0],
             device=device,

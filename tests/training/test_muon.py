@@ -111,3 +111,13 @@ def test_it_finds_the_factors() -> None:
     config = dataclasses.replace(CONFIG, steps=400, lr=1e-2, schedule="cosine", eval_every=400, eval_samples=2000)
     run = idt.train(*make_parts(3), config, quiet=True)
     assert run.history[-1]["mcc"] > 0.98
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("shape", [(64, 576), (3, 512, 128)])
+def test_half_precision_on_cuda_turns_as_the_cpu_does(shape: tuple[int, ...]) -> None:
+    matrices = normal(*shape).float()
+    found, expected = orthogonal(matrices.cuda()).cpu(), orthogonal(matrices)
+    size = expected.square().mean().sqrt()
+    assert float((found - expected).square().mean().sqrt() / size) < 0.05
