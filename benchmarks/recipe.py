@@ -7,7 +7,7 @@
 Each line of recipe.jsonl is one run, seed 0: settings, and a curve of [step, R², MCC, loss]. Those of the H200 are in
 TF32 unless they say otherwise, and some of them older than the fused kernels, whose rounding is another ("cut_off":
 operands were not rounded yet). A line with "table_seed" is a run of any table or figure, as ``identica reproduce``
-trains it with that seed, but with a changed recipe.
+trains it with that seed, but with a changed recipe; those on MNIST want its folder in the variable IDENTICA_DATA.
 Runs with another optimiser, averaged weights or a growing batch are not captured: a plain loop here trains them.
 """
 
@@ -30,6 +30,7 @@ from identica.experiments import find
 from identica.experiments.catalogue import Entry, Row
 from identica.experiments.parts import make_conditional, make_marginal, make_space, power_of
 from identica.experiments.running.stages import train_stages
+from identica.experiments.running.supplies import Supplies, data_folder
 from identica.experiments.three_d_ident.budgets import Resolution
 from identica.training import TrainingDiverged
 
@@ -151,6 +152,7 @@ def train_as_in_the_table(run: dict[str, Any], device: torch.device) -> idt.Trai
         changes["resolutions"] = tuple(Resolution(**resolution) for resolution in changes["resolutions"])
     plan = experiment.plan(row_of(run), "fast", "cuda" if device.type == "cuda" else "cpu")
     plan = replace(plan, recipe=replace(plan.recipe, **changes))
+    plan = plan.supplied(Supplies(data_folder(None), Path("results"), device))
     model = run.get("model", plan.trained[0])
     if plan.stages(model):
         with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from identica.experiments.catalogue import DeviceKind, Row
 from identica.names import no_such
-from identica.training.config import Precision, Schedule
+from identica.training.config import Optimizer, Precision, Schedule
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Recipe:
     """The settings in which one budget differs from another.
 
     encoder, width, blocks, activation: "residual" of that kind, or "mlp", the paper's perceptron, which has its own.
-    steps, supervised_steps, lr, supervised_lr, schedule, batch_size, precision: as in ``TrainConfig``.
+    steps, supervised_steps, optimizer, lr, supervised_lr, schedule, batch_size, precision: as in ``TrainConfig``.
     positives_per_anchor: how many positives share an anchor (contrastive only).
     temperature: of −‖·‖_p^p / τ: "one", as in paper A, or "matched" to the pairs. On the sphere always the row's own.
     anneal_from, anneal_to, anneal_until: the temperature is multiplied with a factor that falls from the first to the
@@ -37,6 +37,7 @@ class Recipe:
     batch_size: int
     lr: float
     supervised_lr: float
+    optimizer: Optimizer = "adam"
     schedule: Schedule = "cosine"
     width: int = 200
     blocks: int = 3

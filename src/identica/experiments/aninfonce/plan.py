@@ -86,6 +86,7 @@ class LossPlan(BasePlan):
         return TrainConfig(
             steps=recipe.steps,
             batch_size=recipe.batch_size,
+            optimizer=recipe.optimizer,
             lr=recipe.lr,
             similarity_lr=recipe.similarity_lr,
             schedule=recipe.schedule,

@@ -99,6 +99,7 @@ class Plan(BasePlan):
         return TrainConfig(
             steps=steps,
             batch_size=recipe.batch_size,
+            optimizer=recipe.optimizer,
             lr=recipe.lr if contrastive else recipe.supervised_lr,
             schedule=recipe.schedule,
             eval_every=max(1, steps // recipe.evaluations),

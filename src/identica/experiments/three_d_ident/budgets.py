@@ -16,7 +16,7 @@ from identica.experiments.budgets import Recipe
 from identica.experiments.catalogue import DeviceKind
 from identica.experiments.three_d_ident.tables import ImageRow
 from identica.names import no_such
-from identica.training.config import Optimizer, Schedule
+from identica.training.config import Schedule
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,6 @@ class ImageRecipe(Recipe):
     depth, stem: of the ResNet.
     scaffold: its further codes at the first resolution (contrastive only).
     decorrelation: as of :class:`~identica.objectives.InfoNCE`; not while there is a scaffold.
-    optimizer: as in ``TrainConfig``.
     rendered: the latents that pairs are snapped to, where they are.
     test_images: on which scores are computed, at the last resolution; as many training images for Table 5.
     identity_pixels: the "identity" column regresses on images scaled to so many pixels along each side.
@@ -55,7 +54,6 @@ class ImageRecipe(Recipe):
     stem: Literal["large", "small"] = "large"
     scaffold: int = 0
     decorrelation: float = 0.0
-    optimizer: Optimizer = "adam"
     rendered: int = 250_000
     test_images: int = 25_000
     identity_pixels: int = 16
