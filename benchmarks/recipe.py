@@ -165,7 +165,7 @@ def train_as_in_the_table(run: dict[str, Any], device: torch.device) -> idt.Trai
 
 
 def train_by_hand(run: dict[str, Any], config: idt.TrainConfig, device: torch.device) -> list[list[float]]:
-    """Training step by step, with what ``idt.train`` does not offer because it did not help."""
+    """Training step by step, with what ``idt.train`` does not offer: Muon for the blocks alone, averages, growth."""
     process, encoder, objective = parts(run)
     process = process.to(device)
     encoder.to(device)

@@ -160,7 +160,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", default=",".join(RUNS), help="some of these, separated by commas")
     options = parser.parse_args()
-    for name in options.runs.split(","):
+    names = options.runs.split(",")
+    if unknown := [name for name in names if name not in RUNS]:
+        parser.error(f"no such run: {', '.join(unknown)}. There are {', '.join(RUNS)}.")
+    for name in names:
         print(f"seed {options.seed}  {name:<18}{train(RUNS[name], options)}", flush=True)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: X ↦ aX + b(XXᵀ)X + c(XXᵀ)²X takes singular values from (0, 1] to between 0.7 and 1.2 in five rounds.
+#: X ↦ aX + b(XXᵀ)X + c(XXᵀ)²X takes singular values that are not tiny to between 0.7 and 1.2 in five rounds.
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ROUNDS = 5
 #: The size of an entry of a step, in units of the learning rate: about that of Adam.
@@ -22,7 +22,7 @@ class Muon(torch.optim.Adam):
     M = U S Vᵀ without the singular values, U Vᵀ: a direction in which the gradient is weak moves as far as one in which
     it is strong. (K. Jordan et al., 2024; size of the step by J. Liu et al., 2025, so that Adam's learning rates can
     be kept: entries of 0.2 times the rate, in the square mean.) U Vᵀ comes from five Newton-Schulz rounds, on CUDA in
-    bfloat16, and is right up to factors between 0.7 and 1.2 of the singular values.
+    bfloat16, and is right up to factors between 0.7 and 1.2; where singular values are tiny, smaller ones.
 
     stacked: whether the first dimension of all parameters numbers models that are trained together.
     momentum: of the matrices.

@@ -175,7 +175,7 @@ class ImagePlan(BasePlan):
         return self._loss(model, first=True)
 
     def _loss(self, model: Model, first: bool) -> Objective:
-        """The temperature falls at the first resolution, beside a scaffold, and stays where it ended at the others."""
+        """The temperature falls at the first resolution and stays where it ended; a scaffold is not decorrelated."""
         if model == "supervised":
             return Supervised()
         recipe, similarity = self.recipe, self._similarity()
