@@ -201,3 +201,17 @@ def test_products_in_tf32_are_not_biased(monkeypatch: pytest.MonkeyPatch) -> Non
     y = fused(encoder, x, torch.float32, monkeypatch).double()
     exact = encoder.double()(x.double())
     assert abs(float(((y - exact) / exact).mean())) < 5e-5
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("inner", [64, 128, 192, 320, 512])
+def test_gradient_below_a_layer_whatever_its_width(inner: int, device: str) -> None:
+    """With nothing to add or to multiply with, the sums of the matrix units are rounded as they come."""
+    from identica.encoders import triton_layers
+
+    generator = torch.Generator().manual_seed(inner)
+    dz, turned = (torch.randn(2, n, inner, generator=generator).to(device) for n in (200, 128))
+    dx, sums = triton_layers.run_backward(dz, turned)
+    expected = dz.double() @ turned.double().mT
+    assert_close(dx, expected, 4e-3)
+    assert_close(sums, expected.sum(dim=1), 4e-3)

@@ -75,7 +75,7 @@ def test_gradients_are_those_of_float64(dim: int, precision: str) -> None:
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
 @pytest.mark.parametrize("together", [False, True])
 def test_training_in_80_dimensions_sets_out_as_on_the_cpu(precision: str, together: bool) -> None:
-    """On the CPU R² is 0.4575 after 100 steps and 0.4635 after 250; that of a linear map is 0.457."""
+    """On the CPU R² is 0.457 after 100 steps and 0.481 after 500; that of a linear map is 0.457."""
     plan = plan_of(80, 1024)
     config = replace(plan.train_config("infonce"), precision=precision, eval_every=100, checkpoint_every=5000)
 

@@ -55,9 +55,13 @@ def activation_slope(z, slope, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def rounded(x, ROUNDS: tl.constexpr):
-    """``x`` in float32, or the TF32 number nearest to it; NaN, whose bits may be all ones, stays what it is."""
+    """``x`` in float32, or the TF32 number nearest to it; NaN, whose bits may be all ones, stays what it is.
+
+    The sum is there for the sake of products: Triton 3.6 compiles the bits of what the matrix units are about to write
+    as those of the zero that was there before, unless something is computed from it first.
+    """
     if ROUNDS:
-        bits = x.to(tl.int32, bitcast=True)
+        bits = (x + 0.0).to(tl.int32, bitcast=True)
         nearest = ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
         return tl.where(x == x, nearest, x)
     else:
