@@ -18,6 +18,7 @@ import copy
 import json
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ import torch
 from torch import Tensor, nn
 
 import identica as idt
+from identica.diagnostics import redundancy
 from identica.experiments import find
+from identica.experiments.aninfonce.measures import learned
 from identica.experiments.catalogue import Entry, Row
 from identica.experiments.parts import make_conditional, make_marginal, make_space, power_of
 from identica.experiments.running.stages import train_stages
@@ -121,11 +124,14 @@ def at_the_truth(encoder: idt.ResidualEncoder, process: idt.PairProcess) -> idt.
     return encoder
 
 
-def train(run: dict[str, Any]) -> list[list[float]]:
-    """One run, on the GPU if there is one; its curve of [step, R², MCC, loss]."""
+def train(run: dict[str, Any]) -> dict[str, Any]:
+    """One run, on the GPU if there is one: its "curve" of [step, R², MCC, loss] and what else it tells."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if "table_seed" in run:
-        return curve_of(train_as_in_the_table(run, device))
+    return train_as_in_the_table(run, device) if "table_seed" in run else {"curve": train_alone(run, device)}
+
+
+def train_alone(run: dict[str, Any], device: torch.device) -> list[list[float]]:
+    """A run of the synthetic tables that names all of its settings."""
     steps = run["steps"]
     config = idt.TrainConfig(
         steps=steps,
@@ -145,8 +151,12 @@ def curve_of(run: idt.TrainingRun) -> list[list[float]]:
     return [[record.step, record["r2"], record["mcc"], record.terms.get("loss", 0.0)] for record in run.history]
 
 
-def train_as_in_the_table(run: dict[str, Any], device: torch.device) -> idt.TrainingRun:
-    """What ``identica reproduce`` trains for this row and seed, but for the changes in ``run["recipe"]``."""
+def train_as_in_the_table(run: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """What ``identica reproduce`` trains for this row and seed, but for the changes in ``run["recipe"]``.
+
+    Besides the curve: R² of each factor, how much of one code the others know, how long the mean code is (of codes on a
+    sphere), and Λ̂ where one is learned.
+    """
     experiment, seed, changes = find(run["experiment"]), run["table_seed"], dict(run["recipe"])
     if "resolutions" in changes:
         changes["resolutions"] = tuple(Resolution(**resolution) for resolution in changes["resolutions"])
@@ -159,9 +169,26 @@ def train_as_in_the_table(run: dict[str, Any], device: torch.device) -> idt.Trai
             (trained,) = train_stages(plan, model, [seed], device=device, folder=Path(folder), callbacks=())
         if isinstance(trained, TrainingDiverged):
             raise trained
-        return trained
-    parts = plan.training_process(model, seed), plan.encoder(model, seed), plan.objective(model)
-    return idt.train(*parts, plan.train_config(model), seed=plan.seed(model, seed), device=device, quiet=True)
+    else:
+        parts = plan.training_process(model, seed), plan.encoder(model, seed), plan.objective(model)
+        trained = idt.train(*parts, plan.train_config(model), seed=plan.seed(model, seed), device=device, quiet=True)
+    process = plan.process(model, seed).to(device, torch.get_default_dtype())
+    found = idt.evaluate(process, trained, min(8192, plan.recipe.evaluation_samples), generator=1, device=device)
+    data: dict[str, Any] = {
+        "curve": curve_of(trained),
+        "factors": shortened(found.r2.per_dimension),
+        "known": shortened([redundancy(found.h).largest])[0],
+    }
+    if isinstance(trained.encoder.space, idt.Sphere):  # type: ignore[union-attr]
+        data["mean_code"] = shortened([float(found.h.mean(dim=0).norm())])[0]
+    if "precision" in (measured := learned(trained.objective)):
+        data["precision"] = shortened(measured["precision"])
+    return data
+
+
+def shortened(values: Iterable[float | None]) -> list[float]:
+    """Numbers with four digits."""
+    return [float("nan") if value is None else float(f"{value:.4g}") for value in values]
 
 
 def train_by_hand(run: dict[str, Any], config: idt.TrainConfig, device: torch.device) -> list[list[float]]:
@@ -222,8 +249,10 @@ def main() -> None:
     if options.new:
         for line in options.new.read_text(encoding="utf-8").splitlines():
             run, begin = json.loads(line), time.monotonic()
-            curve = [[step, *(float(f"{value:.5g}") for value in rest)] for step, *rest in train({**DEFAULTS, **run})]
-            print(json.dumps({**run, "seconds": round(time.monotonic() - begin, 1), "curve": curve}), flush=True)
+            data = train({**DEFAULTS, **run})
+            curve = [[step, *(float(f"{value:.5g}") for value in rest)] for step, *rest in data.pop("curve")]
+            seconds = round(time.monotonic() - begin, 1)
+            print(json.dumps({**run, "seconds": seconds, **data, "curve": curve}), flush=True)
         return
     runs = [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()]
     chosen = [int(number) for number in options.again.split(",") if number] or range(len(runs))
@@ -233,7 +262,7 @@ def main() -> None:
         print(f"{number:>3}  R² {r2:.4f}  MCC {mcc:.4f}  loss {loss:.4f}  {json.dumps(settings)}", flush=True)
         if options.again:
             evaluations = sum(step > 0 for step, *_ in runs[number]["curve"])
-            _, r2, mcc, loss = train({**DEFAULTS, **runs[number], "evaluations": evaluations})[-1]
+            _, r2, mcc, loss = train({**DEFAULTS, **runs[number], "evaluations": evaluations})["curve"][-1]
             print(f"now  R² {r2:.4f}  MCC {mcc:.4f}  loss {loss:.4f}", flush=True)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -144,8 +145,9 @@ def test_prepare_fits_once(generator: torch.Generator) -> None:
         MLPEncoder(4, Box(2, low=-1.0, high=(1.0, 2.0)), whiten=True, learn_bound=False),
         ResidualEncoder(4, Product(Sphere(2), Box(2)), width=8, blocks=3, activation="silu"),
         ResidualEncoder(4, Euclidean(2), whiten=False),
+        ResidualEncoder(4, Euclidean(2), whiten=False, log_odds=1e-3),
     ],
-    ids=["mlp", "mlp-white", "residual", "residual-plain"],
+    ids=["mlp", "mlp-white", "residual", "residual-plain", "residual-log-odds"],
 )
 def test_dict_round_trip(encoder: Encoder, generator: torch.Generator) -> None:
     x = torch.randn(50, 4, generator=generator)
@@ -206,8 +208,22 @@ def test_autocast_gives_float32_codes(generator: torch.Generator) -> None:
     assert h.dtype == torch.float32 and torch.allclose(h.norm(dim=1), torch.ones(64))
 
 
+def test_log_odds_of_intensities() -> None:
+    """What a sigmoid made is seen as it was before; at 0 and 1 it ends."""
+    encoder = ResidualEncoder(3, Euclidean(2), width=8, whiten=False, log_odds=1e-3, seed=1)
+    plain = ResidualEncoder(3, Euclidean(2), width=8, whiten=False, seed=1)
+    z = torch.linspace(-6, 6, 30).view(10, 3)
+    largest = math.log(999)
+    torch.testing.assert_close(encoder(z.sigmoid()), plain(z / largest))
+    torch.testing.assert_close(encoder(torch.eye(3)), plain(2 * torch.eye(3) - 1))
+
+
 def test_errors_are_sentences() -> None:
     encoder = small("mlp", Box(3))
+    with pytest.raises(ValueError, match="log_odds is how far inputs are kept from 0 and 1"):
+        ResidualEncoder(3, Box(3), log_odds=1e-3)
+    with pytest.raises(ValueError, match="between 0 and 0.5"):
+        ResidualEncoder(3, Box(3), whiten=False, log_odds=0.5)
     with pytest.raises(ValueError, match=r"length 5, but the input has shape \(4, 3\)"):
         encoder(torch.zeros(4, 3))
     with pytest.raises(ValueError, match="length of the observations"):

@@ -167,6 +167,14 @@ def test_receipts_with_other_settings_are_mentioned_not_averaged() -> None:
     assert found.other == {"1": 2} and any("2 of row 1" in remark for remark in found.remarks)
 
 
+def test_rows_of_a_former_recipe_are_named() -> None:
+    present = TABLE1.plan(TABLE1.row("2"), "fast", "cuda").config_hash
+    rows = [made_up(TABLE1, TABLE1.row(n), 0, config_hash=made) for n, made in (("1", "old"), ("2", present))]
+    found = block(gather(rows), TABLE1.id, "fast")
+    assert found.former == ("1",)
+    assert "Of a former recipe, though losses are named as in the present one: row 1." in found.remarks
+
+
 def test_names_of_commits() -> None:
     assert commit_name(COMMIT) == "0123456789" and commit_name("v1.2-dirty") == "v1.2 with changes"
     assert commit_name(None) == "not recorded"

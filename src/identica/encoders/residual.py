@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,8 @@ class ResidualEncoder(Encoder):
         (5-d box, Laplace pairs of scale 0.05, batch 1024, Adam with peak rate 8e-3 and cosine decay, 700
         steps): R² 0.9988 to 0.9991 in 26 s over three seeds; with 2 blocks 0.9983 to 0.9987 in 24 s; with
         2 blocks of width 64 0.998 in 21 s.
+    log_odds: for inputs between 0 and 1, such as the intensities of pixels: the network sees log(x / (1 − x)) on a
+        scale from −1 to 1, with x kept this far from 0 and 1. 0 takes inputs as they are. Not with ``whiten``.
     activation: "gelu", "leaky_relu", "silu" or "tanh". "leaky_relu" (2 blocks): 0.9977 where "gelu" had 0.9987.
     whiten, learn_bound, learn_radius, seed: as for :class:`MLPEncoder`.
 
@@ -59,6 +62,7 @@ class ResidualEncoder(Encoder):
         whiten: bool = True,
         learn_radius: bool = False,
         learn_bound: bool = True,
+        log_odds: float = 0.0,
         seed: Randomness = 0,
     ) -> None:
         super().__init__(dim_in, space, whiten=whiten, learn_radius=learn_radius, learn_bound=learn_bound)
@@ -66,7 +70,12 @@ class ResidualEncoder(Encoder):
         blocks = whole_number(blocks, "blocks of ResidualEncoder")
         if activation not in _ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}.")
-        self.width, self.activation = width, activation
+        if log_odds and (whiten or not 0.0 < log_odds < 0.5):
+            raise ValueError(
+                f"log_odds is how far inputs are kept from 0 and 1, between 0 and 0.5, with whiten=False; got "
+                f"log_odds={log_odds!r} and whiten={whiten}."
+            )
+        self.width, self.activation, self.log_odds = width, activation, float(log_odds)
         generator = weight_generator(seed)
         self.skip = make_linear(self.dim_in, space.dim, generator)
         self.first = make_linear(self.dim_in, width, generator)
@@ -75,6 +84,7 @@ class ResidualEncoder(Encoder):
 
     def body(self, x: Tensor) -> Tensor:
         """Skip plus residual network."""
+        x = scaled_log_odds(x, self.log_odds) if self.log_odds else x
         dtype = product_dtype(x)
         if dtype is not None and self.activation in FUSED_ACTIVATIONS:
             return residual_network(x, [(layer.weight, layer.bias) for layer in self._layers()], self.activation, dtype)
@@ -93,7 +103,13 @@ class ResidualEncoder(Encoder):
         if type(self) is not ResidualEncoder:
             return super().to_dict()
         own = {"width": self.width, "blocks": len(self.blocks), "activation": self.activation}
-        return {"encoder": "residual", **self._settings(), **own}
+        seen = {"log_odds": self.log_odds} if self.log_odds else {}
+        return {"encoder": "residual", **self._settings(), **own, **seen}
+
+
+def scaled_log_odds(x: Tensor, floor: float) -> Tensor:
+    """log(x / (1 − x)) with x clamped to [floor, 1 − floor], over its largest value: from −1 to 1."""
+    return torch.logit(x, floor) / math.log(1 / floor - 1)
 
 
 class ResidualBlock(nn.Module):

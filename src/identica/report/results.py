@@ -22,7 +22,7 @@ from identica.experiments import (
 )
 from identica.experiments.aninfonce.rows import LossExperiment
 from identica.experiments.budgets import BUDGETS
-from identica.experiments.catalogue import MODELS
+from identica.experiments.catalogue import MODELS, DeviceKind
 from identica.experiments.receipts.verdicts import ClaimResult, CurveResult
 from identica.report.receipts import usable
 
@@ -48,6 +48,7 @@ class Block:
     rows: all of the experiment, in its order.
     complete: whether rows that were not run are shown too. The first block of a section does that for all.
     other: for rows that also have receipts with other settings under this budget, how many.
+    former: the numbers of rows whose receipts were made by a recipe that is no longer this budget's.
     """
 
     experiment: Experiment
@@ -55,6 +56,7 @@ class Block:
     rows: tuple[RowResult, ...]
     complete: bool
     other: dict[str, int]
+    former: tuple[str, ...] = ()
 
     @property
     def run(self) -> tuple[RowResult, ...]:
@@ -166,6 +168,10 @@ class Block:
         if self.other:
             counts = ", ".join(f"{count} of row {number}" for number, count in self.other.items())
             said.append(f"Receipts with other settings are in the ledger too and not averaged with these: {counts}.")
+        if self.former:
+            said.append(
+                f"Of a former recipe, though losses are named as in the present one: {rows_named(self.former)}."
+            )
         if self.budget == "smoke":
             said.append(
                 "The smoke budget shows that everything runs; it is far too short to reach the paper's figures."
@@ -221,7 +227,17 @@ def _block(experiment: Experiment, receipts: Sequence[Receipt], budget: str, *, 
     for (row, settings), count in there.items():
         if (row, settings) not in taken:
             other[row] += count
-    return Block(experiment, budget, rows, first, dict(other))
+    former = tuple(result.row.number for result in rows if result.receipts and _is_former(experiment, result, budget))
+    return Block(experiment, budget, rows, first, dict(other), former)
+
+
+def _is_former(experiment: Experiment, result: RowResult, budget: str) -> bool:
+    """Whether the budget has other settings now than when the row was run, on whatever kind of device that was."""
+    if budget not in BUDGETS:
+        return False
+    kinds: tuple[DeviceKind, ...] = ("cpu", "cuda")
+    present = {experiment.plan(result.row, budget, kind).config_hash for kind in kinds}
+    return result.receipts[0].config_hash not in present
 
 
 def _order(budget: str) -> tuple[int, str]:

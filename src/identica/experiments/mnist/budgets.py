@@ -21,6 +21,7 @@ class MnistRecipe(LossRecipe):
 
     start_to: where the last of the Λ̂ starts, the first being at ``start`` and those between equally far apart in
         logarithm; None for all at ``start``. See docs/aninfonce.md for what it is good for.
+    log_odds: as of :class:`~identica.encoders.ResidualEncoder`, for images that a decoder makes.
     vae: the VAE whose decoder is the mixing.
     readout_images: readouts and neighbours are fitted on so many of the training images; None for all.
     test_images: and judged on so many of the test images.
@@ -30,6 +31,7 @@ class MnistRecipe(LossRecipe):
     """
 
     start_to: float | None = None
+    log_odds: float = 0.0
     vae: VaeSettings = VaeSettings()
     readout_images: int | None = None
     test_images: int | None = None
@@ -77,8 +79,9 @@ _SMOKE = MnistRecipe(
 )
 _PAPER = MnistRecipe(**asdict(PAPER))
 
-#: Views of real digits want more steps and smaller batches: what sets the pace is the number of images seen.
-_VIEWS = replace(_FAST, steps=20_000, batch_size=2048)
+#: Views of real digits want more steps and smaller batches: what sets the pace is the number of images seen. All Λ̂
+#: start at 1: from 100 on, pairs that are far apart push all codes into one point before anything is learned.
+_VIEWS = replace(_FAST, steps=20_000, batch_size=2048, start_to=None)
 _VIEWS_CPU = replace(_VIEWS, batch_size=512, precision="fp32")
 
 #: For pairs that a decoder shows.

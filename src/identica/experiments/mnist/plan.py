@@ -74,9 +74,8 @@ class MnistPlan(LossPlan):
         weights, space = derive_seed(seed, f"{model} encoder"), Sphere(self.row.dim)
         if self.recipe.encoder == "mlp":
             return MLPEncoder(PIXELS, space, seed=weights)
-        return ResidualEncoder(
-            PIXELS, space, width=self.recipe.width, blocks=self.recipe.blocks, whiten=False, seed=weights
-        )
+        size: dict[str, Any] = {"width": self.recipe.width, "blocks": self.recipe.blocks}
+        return ResidualEncoder(PIXELS, space, **size, whiten=False, log_odds=self.recipe.log_odds, seed=weights)
 
     def _similarity(self, loss: Loss) -> Similarity:
         """As elsewhere, but for Λ̂ that start at different values."""
