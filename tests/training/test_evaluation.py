@@ -46,6 +46,22 @@ def test_evaluate_uses_evaluation_mode_without_gradients_and_restores_the_mode(t
     assert encoder.training is training
 
 
+def test_evaluate_moves_a_process_to_the_device_that_is_asked_for() -> None:
+    """From a CPU to a GPU, that is, where it might be slow; here from a device on which nothing can be drawn."""
+
+    class Elsewhere:
+        device = torch.device("meta")
+
+        def sample(self, n: int, generator: torch.Generator) -> idt.Pairs:
+            raise AssertionError("was not moved")
+
+        def to(self, device: torch.device | str) -> idt.PairProcess:
+            return unmixed().to(device)
+
+    moved = evaluate(Elsewhere(), lambda x: x, 64, generator=5, device="cpu")
+    assert torch.equal(moved.z, evaluate(unmixed(), lambda x: x, 64, generator=5).z)
+
+
 def test_evaluate_takes_the_first_kind_of_an_ensemble() -> None:
     ensemble = idt.EnsembleProcess(unmixed(), unmixed())
     assert torch.equal(evaluate(ensemble, lambda x: x, 64).z, ensemble.sample(64, 0)[0].z)

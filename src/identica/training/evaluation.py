@@ -40,16 +40,20 @@ def evaluate(
     n: int = 4096,
     *,
     generator: torch.Generator | int = 0,
-    device: torch.device | str = "cpu",
+    device: torch.device | str | None = None,
 ) -> Evaluation:
     """Score ``encode`` on ``n`` fresh latents: cross-fitted linear R² and MCC.
 
     A module is put into evaluation mode meanwhile. ``generator`` may be a seed. A process with an
     ``evaluation_process`` (:class:`identica.processes.EvaluatedOn`) is scored on that one.
+
+    device: where ``encode`` is; a process that is elsewhere is moved there. None: where the process is.
     """
+    scored = _placed(_scored_on(process), device)
     if isinstance(generator, int):
-        generator = torch.Generator(device=device).manual_seed(generator)
-    pairs = first_pairs(_scored_on(process).sample(n, generator))
+        place = getattr(scored, "device", "cpu") if device is None else device
+        generator = torch.Generator(device=place).manual_seed(generator)
+    pairs = first_pairs(scored.sample(n, generator))
     if not _has_latents(pairs):
         raise ValueError(
             f"{type(process).__name__} draws observations without latents, so there is nothing to score codes against; "
@@ -70,6 +74,14 @@ def scores_where_known(
 def _scored_on(process: Any) -> Process:
     """What scores are computed on: the process itself, unless it names another one for that."""
     return getattr(process, "evaluation_process", process)
+
+
+def _placed(process: Any, device: torch.device | str | None) -> Process:
+    """The process on a device. One that does not say where it is stays as it is."""
+    place = getattr(process, "device", None)
+    if device is None or place is None or torch.empty(0, device=device).device == torch.empty(0, device=place).device:
+        return process
+    return process.to(device)
 
 
 def _has_latents(pairs: Any) -> bool:

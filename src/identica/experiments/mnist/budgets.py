@@ -48,11 +48,13 @@ _FAST = MnistRecipe(
     steps=12_000,
     supervised_steps=12_000,
     batch_size=4096,
+    optimizer="muon",
     lr=1e-3,
     supervised_lr=1e-3,
     precision="tf32",
     start=1.0,
     start_to=100.0,
+    log_odds=1e-4,
 )
 _FAST_CPU = replace(_FAST, batch_size=1024, precision="fp32", floor_batches=16, error_pairs=512)
 _SMOKE = MnistRecipe(
@@ -81,7 +83,7 @@ _PAPER = MnistRecipe(**asdict(PAPER))
 
 #: Views of real digits want more steps and smaller batches: what sets the pace is the number of images seen. All Λ̂
 #: start at 1: from 100 on, pairs that are far apart push all codes into one point before anything is learned.
-_VIEWS = replace(_FAST, steps=20_000, batch_size=2048, start_to=None)
+_VIEWS = replace(_FAST, steps=20_000, batch_size=2048, optimizer="adam", start_to=None, log_odds=0.0)
 _VIEWS_CPU = replace(_VIEWS, batch_size=512, precision="fp32")
 
 #: For pairs that a decoder shows.
