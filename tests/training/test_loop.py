@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 from typing import Any
@@ -246,3 +247,29 @@ def test_a_compiled_encoder_learns_the_same(compiler: None) -> None:
     assert runs[1].history[-1]["loss"] == pytest.approx(runs[0].history[-1]["loss"], rel=1e-4)
     for a, b in zip(runs[0].encoder.parameters(), runs[1].encoder.parameters(), strict=True):
         torch.testing.assert_close(b, a, rtol=1e-2, atol=1e-4)
+
+
+class Point(nn.Module):
+    """All codes in one point, or nearly."""
+
+    def __init__(self, size: float) -> None:
+        super().__init__()
+        self.size, self.bias = size, nn.Parameter(torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.bias + self.size * x
+
+
+@pytest.mark.parametrize(("size", "warnings"), [(1e-4, 1), (1.0, 0)])
+def test_codes_in_one_point_are_noticed_once(parts: Any, size: float, warnings: int) -> None:
+    process, _, objective = parts()
+    with pytest.warns() if warnings else contextlib.nullcontext() as caught:
+        train(process, Point(size), objective, SMALL, quiet=True)
+    assert len(caught or []) == warnings
+    if caught:
+        assert "From step 0 to 20" in str(caught[0].message) and "one point" in str(caught[0].message)
+
+
+def test_losses_without_information_are_not_called_blind(parts: Any) -> None:
+    process, encoder, _ = parts()
+    train(process, encoder, idt.Supervised(), SMALL, quiet=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -34,6 +35,8 @@ from identica.training.together import Together
 
 #: Observations an encoder sees before training, to fit its whitening; its ``prepare_samples`` may ask for fewer.
 PREPARE_SAMPLES = 8192
+#: In nats: codes that tell less of the positive than this tell nothing.
+BLIND = 1e-3
 
 
 def train(
@@ -226,6 +229,7 @@ class _Loop:
                 seconds = self.clock.read()
             record = Record(state.step, seconds, scores, state.read_terms())
             state.history.append(record)
+            _warn_if_blind(state)
             for watcher in self.watchers:
                 watcher.on_evaluation(state, record)
 
@@ -262,6 +266,18 @@ def _what_diverged(state: TrainState) -> str | None:
     if not _is_finite(state.encoder) or not _is_finite(state.objective):
         return f"A parameter became NaN or infinite by step {state.step}, though the loss was still finite."
     return None
+
+
+def _warn_if_blind(state: TrainState) -> None:
+    """Say so once if between three evaluations the codes told nothing of which candidate was the positive."""
+    blind = [abs(record.terms.get("information", math.nan)) < BLIND for record in state.history[-3:]]
+    if blind == [False, True, True]:
+        warnings.warn(
+            f"From step {state.history[-3].step} to {state.step} the codes told less than {BLIND} nats of which "
+            "candidate was the positive: they may all have fallen into one point, from which no gradient leads away. "
+            "Begin with a higher temperature or a smaller precision, or lower the learning rate.",
+            stacklevel=6,
+        )
 
 
 def _is_finite(module: nn.Module) -> bool:
