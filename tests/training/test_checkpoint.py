@@ -233,6 +233,6 @@ def test_what_a_killed_writer_left_behind_is_cleared_away(parts: Any, tmp_path: 
 
 
 def test_numpy_numbers_are_saved_as_plain_ones(parts: Any, tmp_path: Path) -> None:
-    config = dataclasses.replace(SMALL, lr=np.float32(0.5), batch_size=np.int64(16))
+    config = dataclasses.replace(SMALL, lr=np.float32(2.0**-10), batch_size=np.int64(16))
     run = train(*parts(), config, seed=np.int64(3), out=tmp_path, quiet=True)  # type: ignore[arg-type]
     assert idt.load(tmp_path).seed == run.seed == 3

@@ -260,7 +260,7 @@ class Point(nn.Module):
         return self.bias + self.size * x
 
 
-@pytest.mark.parametrize(("size", "warnings"), [(1e-4, 1), (1.0, 0)])
+@pytest.mark.parametrize(("size", "warnings"), [(1e-6, 1), (1.0, 0)])
 def test_codes_in_one_point_are_noticed_once(parts: Any, size: float, warnings: int) -> None:
     process, _, objective = parts()
     with pytest.warns() if warnings else contextlib.nullcontext() as caught:

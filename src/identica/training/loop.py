@@ -36,7 +36,7 @@ from identica.training.together import Together
 #: Observations an encoder sees before training, to fit its whitening; its ``prepare_samples`` may ask for fewer.
 PREPARE_SAMPLES = 8192
 #: In nats: codes that tell less of the positive than this tell nothing.
-BLIND = 1e-3
+BLIND = 1e-4
 
 
 def train(
