@@ -15,8 +15,8 @@ from identica.similarities import DotProduct
 def test_coordinates_are_those_of_the_pairs_and_of_the_recipe(experiment: LossExperiment) -> None:
     for row in experiment.rows:
         assert isinstance(row, LossRow) and row.dim == row.x["dimension"]
-        precision, widened = row.x.get("precision", 75.0), row.x.get("widened", 4.0 if "long" in row.x else 1.0)
-        assert row.recipes["fast"]["steps"] == row.x.get("long", 1000 if row.x["batch"] == 262_144 else 5000)
+        precision, widened = row.x.get("precision", 75.0), row.x.get("widened", 4.0 if row.x.get("steps") == 20_000 else 1.0)
+        assert row.recipes["fast"]["steps"] == row.x.get("steps", 5000)
         assert set(row.conditional.precision or ()) == {precision}
         assert row.losses["infonce"].temperature == pytest.approx(widened / precision)
         assert row.recipes["fast"]["batch_size"] == row.recipes["paper"]["batch_size"] == row.x["batch"]
@@ -27,7 +27,7 @@ def test_the_grids() -> None:
     assert len(FIGURE4.rows) == 4 * 4 + 3 + 3 * 4 + 1 + 3 * 4 + 2
     assert max(row.x["batch"] for row in FIGURE4.rows) == 262_144
     shown = [sum(plot.shows(row.x) for row in FIGURE4.rows) for plot in FIGURE4.plots]
-    assert shown == [20, 17, 12]
+    assert shown == [19, 17, 12, 9, 11]
 
 
 def test_batch_and_steps_follow_the_budget_and_smoke_has_one_for_all() -> None:

@@ -71,8 +71,10 @@ def test_the_text_has_the_claims_and_a_line_for_each_loss(receipts: list[Receipt
     (line,) = [line for line in text.splitlines() if line.startswith("| 3 ")]
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[:3] == ["3", "S⁹, Λ = 5 ×5, 25 ×5", "AnInfoNCE"] and cells[3:5] == ["99.85 ± 0.00 (3)", "99.70"]
-    assert cells[5:8] == ["99.90", "99.80", "99.50"] and cells[8] == "5.02, 25.10 (± 0.03)"
-    assert cells[9:12] == ["0.40 %", "0.0040", "120"]
+    assert cells[5:10] == ["99.90", "99.80", "99.00", "99.50", "73"], "two blocks of five, each up to a rotation"
+    assert cells[10] == "5.02, 25.10 (± 0.03)" and cells[11:14] == ["0.40 %", "0.0040", "120"]
+    assert [line.split("|")[10].strip() for line in text.splitlines() if line.startswith("| linear")] == ["100"]
+    assert "MCC promised: of codes that are right up to a rotation" in text
     assert "| τ = 0.1250 " in text and text.count("InfoNCE, τ = 1 ") == 8
 
 
@@ -106,7 +108,7 @@ def test_panels_show_content_and_style_precisions_and_the_detail_over_time(recei
     assert first.count("<polyline") == 4 and first.count("stroke-dasharray") == 2
     assert drawn["Λ̂ against Λ"].count("<circle") == 70
     time = next(chart for title, chart in drawn.items() if title.startswith("Λ̂ over time"))
-    assert time.count("<polyline") == 10
+    assert time.count("<polyline") == 10 + 2 and time.count("stroke-dasharray") == 2, "and two levels of Λ"
     loss = next(chart for title, chart in drawn.items() if title.startswith("The loss over time"))
     assert "minimum from 2.9 to 2.9" in loss
     similarities = next(chart for title, chart in drawn.items() if title.startswith("Similarities"))
@@ -137,3 +139,28 @@ def test_details_and_plots_are_about_rows_that_exist() -> None:
             shown = [row for row in experiment.rows if plot.shows(row.x)]
             assert len(shown) > 1 and all(q.model in experiment.models for _, q in plot.lines)
             assert plot.by is None or all(plot.by in row.x for row in shown)
+
+
+def test_an_ensembles_two_precisions_are_drawn_against_each_other() -> None:
+    experiment = find("aninfonce/figure11")
+    (row,) = experiment.rows
+    found: dict[str, Any] = {"precision": [5.0, 25.0, None], "precision 2": [25.0, 5.0, 1.0]}
+    curve = {"step": [0, 10], "precision": [[1.0, 1.0], [5.0, 25.0]], "precision 2": [[1.0, 1.0], [25.0, 5.0]]}
+    data: dict[str, Any] = {"experiment": experiment.id, "row": row.number, "x": dict(row.x), "seed": 0}
+    data |= {"scores": {"ensemble": {"r2": 0.99, "mcc": 0.6}}, "per_dimension": {"ensemble": found}, "budget": "fast"}
+    data |= {"models": {"ensemble": {"hash": "e", "curve": curve}}, "config": {}, "config_hash": "abc", "steps": 10}
+    receipt = Receipt(**data | {"batch": 8, "seconds": 1.0, "device": "H200", "precision": "tf32"})
+    block = next(one.main for one in gather([receipt]).sections if one.experiment.id == experiment.id)
+    drawn = dict(panels(block))
+    assert drawn["Two Λ̂ of one encoder, code by code"].count("<circle") == 2
+    time = next(chart for title, chart in drawn.items() if title.startswith("Λ̂ over time"))
+    assert time.count("<polyline") == 4 and time.count("stroke-dasharray") == 2
+
+
+def test_points_in_named_groups_share_a_line() -> None:
+    experiment = find("aninfonce/figure4")
+    assert isinstance(experiment, LossExperiment)
+    plot = next(plot for plot in experiment.plots if plot.title.startswith("Do many dimensions"))
+    groups = {row.number: plot.group(row.x) for row in experiment.rows if plot.shows(row.x)}
+    assert groups["d40-p75-b16384"] == "matched temperature" and groups["d40-p75-b16384-w4"] == "four times it"
+    assert groups["d40-p75-b16384-w4-long"] == "four times it, 20,000 steps" and "d40-p75-b4096" not in groups

@@ -20,7 +20,7 @@ from identica.experiments import (
     curve_results,
     results,
 )
-from identica.experiments.aninfonce.rows import LossExperiment
+from identica.experiments.aninfonce.rows import LossExperiment, LossRow
 from identica.experiments.budgets import BUDGETS
 from identica.experiments.catalogue import MODELS, DeviceKind
 from identica.experiments.receipts.verdicts import ClaimResult, CurveResult
@@ -39,6 +39,11 @@ PLURALS = {
 NOT_RUN = "not run"
 #: Of a model that was trained and has nothing to show, such as one that diverged.
 NO_SCORE = "no score"
+#: Of the columns on blocks of factors with equal precision, which pairs do not tell apart (B, Thm 3.1).
+PROMISED = (
+    "Within: R² of each block of equal precision from as many codes of its own. MCC promised: of codes that are right "
+    "up to a rotation of each block, on average; 100 where no two precisions are equal."
+)
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,8 @@ class Block:
         for note in dict.fromkeys(result.row.note for result in self.shown if result.row.note):
             numbers = [result.row.number for result in self.shown if result.row.note == note]
             said.append(f"{rows_named(numbers).capitalize()}: {note}.")
+        if any(isinstance(result.row, LossRow) and result.row.precisions for result in self.run):
+            said.append(PROMISED)
         if self.missing and not self.complete:
             said.append(f"Not run with this budget: {rows_named(self.missing)}.")
         if self.other:

@@ -13,13 +13,17 @@ from identica.experiments import Entry, Receipt, RowResult
 from identica.experiments.aninfonce.rows import LossExperiment, LossRow, Plot
 from identica.experiments.catalogue import METRICS, Model, model_name
 from identica.experiments.claims import Quantity
+from identica.metrics import rotation_mcc
 from identica.report.receipts import Point, is_number, learning_curve, steps_before
 from identica.report.results import NO_SCORE, NOT_RUN, Block, seconds_text
 from identica.report.results_mnist import digits
 from identica.report.results_scans import scans
 from identica.report.theory_charts import picture
 
-HEADINGS = ("Row", "Pairs", "Loss", "R²", "Paper", "Content", "Style", "MCC", "Λ̂", "Off by", "Above minimum", "Seconds")
+HEADINGS = (
+    *("Row", "Pairs", "Loss", "R²", "Paper", "Content", "Style", "Within", "MCC", "MCC promised"),
+    *("Λ̂", "Off by", "Above minimum", "Seconds"),
+)
 _Group = tuple[str, str, Literal["line", "dashed"]]
 #: What is drawn over time: name, score, kind of line. Without blocks there is neither content nor style.
 _GROUPS: tuple[_Group, ...] = (("content", "content_r2", "line"), ("style", "style_r2", "dashed"))
@@ -65,7 +69,8 @@ def _lines(block: Block) -> Iterator[tuple[str, ...]]:
                 _loss_label(row, cell.model),
                 none if cell.ours is None else f"{cell.ours} ({cell.ours.seeds})",
                 "" if cell.published is None else str(cell.published),
-                *(_percent(receipts, cell.model, score) for score in ("content_r2", "style_r2", "mcc")),
+                *(_percent(receipts, cell.model, score) for score in ("content_r2", "style_r2", "within_r2", "mcc")),
+                _promised(row) if receipts and cell.ours is not None else "",
                 _learned(result, cell.model),
                 _percent(receipts, cell.model, "precision_error", " %"),
                 _mean(receipts, cell.model, "excess_loss", ".4f"),
@@ -91,6 +96,12 @@ def unjudged(block: Block) -> str:
 def _loss_label(row: Entry, model: Model) -> str:
     loss = row.losses.get(model) if isinstance(row, LossRow) else None
     return model_name(model) if loss is None else loss.label
+
+
+def _promised(row: Entry) -> str:
+    """The mean MCC, in percent, of codes that are right up to a random rotation of each block of equal precision."""
+    sizes = row.block_sizes if isinstance(row, LossRow) else ()
+    return f"{100 * sum(n * rotation_mcc(n).mean for n in sizes) / sum(sizes):.0f}" if sizes else ""
 
 
 def _pairs(result: RowResult) -> str:
@@ -170,9 +181,9 @@ def panels(block: Block) -> list[tuple[str, str]]:
         return []
     drawn = [(plot.title, _plot(block, plot)) for plot in experiment.plots]
     curves: list[tuple[str, Curve | Matrix]] = [(title, curve) for title, curve in drawn if curve is not None]
-    scatter = _precision_scatter(block)
-    if scatter is not None:
-        curves.append((scatter.title, scatter))
+    curves += [
+        (curve.title, curve) for curve in (_precision_scatter(block), _kinds_scatter(block)) if curve is not None
+    ]
     for result in block.run:
         curves += [(curve.title, curve) for curve in (*scans(result), *digits(result))]
         if result.row.number in experiment.details:
@@ -182,12 +193,12 @@ def panels(block: Block) -> list[tuple[str, str]]:
 
 def _plot(block: Block, plot: Plot) -> Curve | None:
     rows = [result for result in block.run if plot.shows(result.row.x)]
-    groups: dict[float | None, list[RowResult]] = {}
+    groups: dict[str | None, list[RowResult]] = {}
     for result in rows:
-        groups.setdefault(None if plot.by is None else result.row.x.get(plot.by), []).append(result)
+        groups.setdefault(plot.group(result.row.x), []).append(result)
     lines = []
-    for value, group in groups.items():
-        prefix = "" if value is None else f"{plot.by} {value:g}, "
+    for title, group in groups.items():
+        prefix = "" if title is None else f"{title}, "
         for name, quantity in plot.lines:
             points = [(_where(plot, result), quantity.mean(result.receipts)) for result in group]
             least = -math.inf if plot.least is None else plot.least
@@ -222,8 +233,27 @@ def _precision_scatter(block: Block) -> Curve | None:
     return Curve("Λ̂ against Λ", "Λ", "Λ̂, mean over seeds", (*lines, truth), log_x=True, log_y=True)
 
 
+def _kinds_scatter(block: Block) -> Curve | None:
+    """Each code's Λ̂ for the second kind of pairs against that for the first, of an ensemble; all seeds."""
+    lines = []
+    for model in block.experiment.models:
+        entries = [receipt.per_dimension.get(model, {}) for result in block.run for receipt in result.receipts]
+        points = [
+            (first, second)
+            for values in entries
+            for first, second in zip(values.get("precision", []), values.get("precision 2", []), strict=False)
+            if first is not None and second is not None and is_number(first) and is_number(second)
+        ]
+        if points:
+            lines.append(Line(model_name(model), tuple(points), "dots"))
+    if not lines:
+        return None
+    axes = "Λ̂ for the first kind of pairs", "Λ̂ for the second"
+    return Curve("Two Λ̂ of one encoder, code by code", *axes, tuple(lines), log_x=True, log_y=True)
+
+
 def _over_time(result: RowResult) -> list[Curve]:
-    """Content and style, the loss with its minimum, and Λ̂, of the first seed, by step."""
+    """Content and style, the loss with its minimum, and Λ̂ with Λ, of the first seed, by step."""
     if not result.receipts:
         return []
     receipt, where = result.receipts[0], f"{result.row.conditional.label}, seed {result.receipts[0].seed}"
@@ -238,13 +268,24 @@ def _over_time(result: RowResult) -> list[Curve]:
             floor: Any = receipt.models[model].get("minimal_loss")
             if is_number(floor) and len(losses) == 1:
                 losses.append(Line("minimum", ((points[0][0], floor), (points[-1][0], floor)), "dashed"))
-        entries += [Line("", line) for line in _entries_by_step(receipt, model)]
+        for name, kind in (("precision", "line"), ("precision 2", "dashed")):
+            entries += [Line("", line, kind) for line in _entries_by_step(receipt, model, name)]
+    entries += _true_precisions(result.row, entries)
     found = (
         Curve(f"R² over time, {where}", "step", "R²", tuple(scores)),
         Curve(f"The loss over time, {where}", "step", "loss in nats", tuple(losses)),
         Curve(f"Λ̂ over time, {where}", "step", "Λ̂", tuple(entries)),
     )
     return [curve for curve in found if curve.lines]
+
+
+def _true_precisions(row: Entry, entries: Sequence[Line]) -> list[Line]:
+    """Each Λ as a level for the Λ̂ to reach; not where there are two kinds of pairs, whose Λ̂ are crowded enough."""
+    if not entries or not isinstance(row, LossRow) or len(row.optima) != 1:
+        return []
+    ends = min(line.points[0][0] for line in entries), max(line.points[-1][0] for line in entries)
+    levels = sorted(set(row.optima[0]))
+    return [Line("Λ" if k == 0 else "", ((ends[0], v), (ends[1], v)), "dashed") for k, v in enumerate(levels)]
 
 
 def _has_blocks(result: RowResult) -> bool:
@@ -266,11 +307,11 @@ def _similarities(result: RowResult) -> list[Curve]:
     return [Curve(f"Similarities of codes, {where}", "cosine", "density", tuple(lines))] if lines else []
 
 
-def _entries_by_step(receipt: Receipt, model: Model) -> list[tuple[Point, ...]]:
-    """(step, entry) for each entry of Λ̂; empty if the receipt has none."""
+def _entries_by_step(receipt: Receipt, model: Model, name: str) -> list[tuple[Point, ...]]:
+    """(step, entry) for each entry of a Λ̂; empty if the receipt has none."""
     info: Any = receipt.models.get(model)
     curve: Any = info.get("curve") if isinstance(info, Mapping) else None
-    steps, rows = (curve.get("step"), curve.get("precision")) if isinstance(curve, Mapping) else (None, None)
+    steps, rows = (curve.get("step"), curve.get(name)) if isinstance(curve, Mapping) else (None, None)
     if not (isinstance(steps, list) and isinstance(rows, list)):
         return []
     known = [(step, row) for step, row in zip(steps, rows, strict=False) if is_number(step) and isinstance(row, list)]

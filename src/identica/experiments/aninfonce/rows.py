@@ -5,6 +5,7 @@ Nothing here imports torch; :mod:`identica.experiments.aninfonce.plan` makes the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -72,6 +73,11 @@ class LossRow(Entry):
         return len(self.precisions[0])
 
     @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """How many factors have the same precision in all kinds of pairs: the theorem tells no two of them apart."""
+        return tuple(Counter(zip(*self.precisions, strict=True)).values())
+
+    @property
     def process_label(self) -> str:
         """``S⁹, Λ = 5 ×5, 25 ×5``."""
         superscript = str(self.dim - 1).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
@@ -102,6 +108,7 @@ class Plot:
     y: the name of the vertical axis, logarithmic for anything but R² and accuracies.
     by: another coordinate; each of its values has lines of its own, and points without it are not shown.
     where: coordinates that points must have to be shown.
+    groups: in place of ``by``, names of lines and the coordinates that their points have.
     against: another score to draw them against; then ``x`` is just its name.
     log: False for a linear horizontal axis, as that of a score always is.
     least: what is lower is drawn there, so that one wild value does not flatten all others.
@@ -113,6 +120,7 @@ class Plot:
     y: str = "R²"
     by: str | None = None
     where: Mapping[str, float] = field(default_factory=dict)
+    groups: tuple[tuple[str, Mapping[str, float]], ...] = ()
     against: Quantity | None = None
     log: bool = True
     least: float | None = None
@@ -120,7 +128,19 @@ class Plot:
     def shows(self, x: Mapping[str, float]) -> bool:
         """Whether a point with these coordinates is on it."""
         needed = [name for name in (self.by, None if self.against is not None else self.x) if name is not None]
-        return all(name in x for name in needed) and all(x.get(name) == value for name, value in self.where.items())
+        if self.groups and self.group(x) is None:
+            return False
+        return all(name in x for name in needed) and _has(x, self.where)
+
+    def group(self, x: Mapping[str, float]) -> str | None:
+        """The name of the points that this one is drawn with; None where they have none."""
+        if self.by is not None:
+            return f"{self.by} {x[self.by]:g}"
+        return next((name for name, coordinates in self.groups if _has(x, coordinates)), None)
+
+
+def _has(x: Mapping[str, float], coordinates: Mapping[str, float]) -> bool:
+    return all(x.get(name) == value for name, value in coordinates.items())
 
 
 @dataclass(frozen=True)

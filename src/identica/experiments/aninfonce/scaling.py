@@ -30,7 +30,9 @@ _SLACK = 0.02
 def point(dim: int, precision: float, batch: int, widened: float = 1.0, long: bool = False) -> LossRow:
     """Isotropic pairs in so many dimensions, batches of that size, ``widened`` times the matched temperature."""
     steps = _LONG if long else _LARGEST_STEPS if batch == _LARGEST else 5000
-    kind = {"long": steps} if long else {"precision": precision} if widened == 1.0 else {"widened": widened}
+    kind = {"precision": precision} if widened == 1.0 else {"widened": widened}
+    if steps != 5000:  # its panels are those of points that were given other times
+        kind = {"steps": steps}
     note = f"{steps:,} steps in place of 5,000 with the budget fast" if steps != 5000 else ""
     return LossRow(
         _name(dim, precision, batch, widened, long),
@@ -129,6 +131,28 @@ FIGURE4 = LossExperiment(
             by="dimension",
             where={"widened": _WIDENED},
         ),
+        Plot(
+            f"Do many dimensions come back? Λ = {PRECISION:g}, batches of {_BATCHES[-1]:,}",
+            "dimension",
+            (("R²", R2),),
+            groups=(
+                ("matched temperature", {"precision": PRECISION, "batch": _BATCHES[-1]}),
+                ("four times it", {"widened": _WIDENED, "batch": _BATCHES[-1]}),
+                (f"four times it, {_LONG:,} steps", {"steps": _LONG}),
+            ),
+        ),
+        Plot(
+            f"40 dimensions, Λ = {PRECISION:g}",
+            "batch",
+            (("R²", R2),),
+            where={"dimension": 40},
+            groups=(
+                ("matched temperature", {"precision": PRECISION}),
+                (f"matched, {_LARGEST_STEPS:,} steps", {"steps": _LARGEST_STEPS}),
+                ("four times it", {"widened": _WIDENED}),
+                (f"four times it, {_LONG:,} steps", {"steps": _LONG}),
+            ),
+        ),
     ),
 )
 
@@ -165,6 +189,14 @@ FIGURE8 = LossExperiment(
             "Similarities of positives and negatives overlap less at Λ = 75 than at 25",
             ("p75", "p25"),
             Quantity("infonce", "overlap"),
+        ),
+    ),
+    plots=(
+        Plot(
+            "Steps to a target",
+            "precision",
+            tuple((f"R² = {target}", Quantity("infonce", f"steps_to_{target}")) for target in ("0.7", "0.8", "0.9")),
+            y="steps",
         ),
     ),
     details=("p25", "p75"),
