@@ -58,7 +58,7 @@ _EXPORTS = {
     ),
 }
 _HOME = {name: room for room, names in _EXPORTS.items() for name in names}
-_ROOMS = (*_EXPORTS, "diagnostics", "functional", "kernels", "metrics")
+_ROOMS = (*_EXPORTS, "data", "diagnostics", "functional", "kernels", "metrics", "render")
 
 __all__ = ["__version__", *sorted(_HOME), *sorted(_ROOMS)]  # noqa: PLE0604
 

@@ -1,5 +1,6 @@
 """What type checkers see of ``__init__.py``; a test keeps the two lists equal."""
 
+from identica import data as data
 from identica import diagnostics as diagnostics
 from identica import distributions as distributions
 from identica import encoders as encoders
@@ -10,6 +11,7 @@ from identica import metrics as metrics
 from identica import mixing as mixing
 from identica import objectives as objectives
 from identica import processes as processes
+from identica import render as render
 from identica import similarities as similarities
 from identica import spaces as spaces
 from identica import training as training
