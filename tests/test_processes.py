@@ -513,6 +513,19 @@ class TestEnsemble:
             EnsembleProcess(process(0), process(0, dim=4))
         with pytest.raises(TypeError, match="EnsembleProcess needs PairProcesses"):
             EnsembleProcess()
+        with pytest.raises(ValueError, match="at least two processes"):
+            EnsembleProcess(process(0))
+
+    def test_the_floor_is_the_sum_of_the_floors(self) -> None:
+        kinds = [PairProcess(SphereUniform(3), vmf(k)) for k in (1.0, 100.0)]
+        source = make(2)
+        expected = [kind.optimal_loss(32, 4, generator=source, self_negatives=True) for kind in kinds]
+        found = EnsembleProcess(*kinds).optimal_loss(32, 4, generator=2, self_negatives=True)
+        assert found.per_batch == tuple(a + b for a, b in zip(*(one.per_batch for one in expected), strict=True))
+        assert found.n == 32 and found.standard_error > 0
+        pairs = EnsembleProcess(*kinds).sample(8, 0)
+        losses = [kind.loss_at_truth(own) for kind, own in zip(kinds, pairs, strict=True)]
+        assert torch.equal(EnsembleProcess(*kinds).loss_at_truth(pairs), losses[0] + losses[1])
 
 
 def test_hard_negatives_closer_than_positives_are_warned_of() -> None:
@@ -520,6 +533,10 @@ def test_hard_negatives_closer_than_positives_are_warned_of() -> None:
     pairs = idt.Conditional(idt.FisherBingham, precision=(20.0, 20.0, 20.0))
     with pytest.warns(UserWarning, match="in the coordinates 0 Λ⁻ is not below Λ⁺"):
         idt.PairProcess(idt.SphereUniform(3), pairs, negative_conditional=close, negatives_per_anchor=2)
+    for wide, tight in ((vmf(5.0), close), (vmf(5.0), vmf(5.0))):
+        with pytest.warns(UserWarning, match="Λ⁻ is not below Λ⁺"):
+            idt.PairProcess(idt.SphereUniform(3), wide, negative_conditional=tight, negatives_per_anchor=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         idt.PairProcess(idt.SphereUniform(3), close, negative_conditional=None)
+        idt.PairProcess(idt.SphereUniform(3), vmf(6.0), negative_conditional=vmf(5.0), negatives_per_anchor=2)

@@ -11,6 +11,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 import identica as idt
+from identica.data import AugmentedViews, RandomResizedCrop
 from identica.diagnostics import (
     PrecisionEstimate,
     best_precision,
@@ -18,6 +19,7 @@ from identica.diagnostics import (
     precision_standard_errors,
 )
 from identica.distributions.fisher_bingham_ratio import ratio_precision
+from identica.processes import PairPool
 from tests.stat_checks import FALSE_ALARM
 
 #: How many standard errors off a bias must be before we believe it; every one below is 12 or more off over several
@@ -213,8 +215,29 @@ def test_hard_and_uniform_negatives_together_imply_a_ratio_between_the_two() -> 
     assert np.mean(costs) / stats.sem(costs) > 5.0
 
 
+def test_errors_need_no_latents() -> None:
+    """Only the true latents need a PairProcess; pairs can come from anything that draws them."""
+    objective = idt.InfoNCE(idt.Anisotropic(3, torch.tensor(TRUTH)))
+    images = torch.rand(40, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    views = AugmentedViews(images, RandomResizedCrop(), flatten=True)
+    encode = nn.Linear(36, 3)
+    for process, encoder in ((PairPool(pairs(TRUTH), size=64, refresh=16), nn.Identity()), (views, encode)):
+        found = precision_standard_errors(process, encoder, objective, n=16, batches=6)
+        assert all(error > 0 for error in found.standard_error)
+        assert best_precision(process, objective, n=16, batches=4, encoder=encoder).batches == 4
+    with pytest.raises(TypeError, match="which a PairProcess has, not AugmentedViews"):
+        best_precision(views, objective, n=16)
+
+
 def test_sentences() -> None:
     process = pairs(TRUTH)
+    with pytest.raises(ValueError, match="NaN or infinite codes"):
+        precision_standard_errors(process, lambda x: x * torch.nan, idt.AnInfoNCE(3), n=16)
+    for wrong in ((1.0, 2.0), -1.0):
+        with pytest.raises(ValueError, match="one positive number, or 3 of them, one per code; not"):
+            precision_scan(process, idt.AnInfoNCE(3), [wrong], n=16)
+    with pytest.raises(TypeError, match=r"one process, which has sample\(\)"):
+        precision_standard_errors("pairs", lambda x: x, idt.AnInfoNCE(3), n=16)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no precision to estimate: its similarity is DotProduct"):
         best_precision(process, idt.InfoNCE(idt.DotProduct()), n=16)
     ensemble = idt.EnsembleProcess(process, process)

@@ -64,6 +64,18 @@ def test_hard_negatives_count_by_the_difference() -> None:
         promise(pairs(9.0, 9.0, negative_conditional=above, negatives_per_anchor=2))
 
 
+def test_anchors_that_are_not_uniform_are_promised_nothing() -> None:
+    """B, Thm 3.1 assumes uniform anchors; with others the density ratio is no longer a quadratic form."""
+    conditional = idt.Conditional(idt.FisherBingham, precision=(5.0, 10.0, 25.0))
+    pole = torch.tensor([1.0, 0.0, 0.0])
+    around = idt.PairProcess(idt.VonMisesFisher(pole, 20.0), conditional)
+    for source in (around, idt.EnsembleProcess(pairs(5.0, 5.0, 25.0), around)):
+        with pytest.raises(ValueError, match="anchors that are uniform on the sphere, not for those of VonMisesFisher"):
+            promise(source)
+    uniform = idt.PairProcess(idt.VonMisesFisher(pole, 0.0), conditional)
+    assert promise(uniform) == promise(pairs(5.0, 10.0, 25.0)) == promise([5.0, 10.0, 25.0])
+
+
 def test_sentences() -> None:
     with pytest.raises(ValueError, match="at least 0 and finite"):
         promise([5.0, -1.0])

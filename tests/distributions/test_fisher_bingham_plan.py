@@ -162,3 +162,20 @@ def test_lost_rows_keep_a_proposal_on_the_sphere() -> None:
     precision, loc = columns(PRECISIONS["0/1000 d=2"], 200)
     y = sampler.draw_fixed_tries(sampler.build_proposal(precision, loc, 6), 1, 1, None)
     assert torch.isfinite(y).all() and (y.norm(dim=0) > 0).all()
+
+
+def test_float32_needs_more_tries_for_large_precisions_where_their_number_is_fixed() -> None:
+    """The bound leaves room for rounding, eps · λ: at 1e7 in float32 that costs two thirds of the acceptances."""
+    uneven = torch.tensor([1e7, 1.0], dtype=torch.float64)
+    exact, rounded = (make_plan(uneven, dtype, waits=False).tries for dtype in (torch.float64, torch.float32))
+    assert rounded / exact == pytest.approx(math.exp(2**-23 * 1e7), rel=0.01)
+    loose = torch.tensor([1e3, 1.0], dtype=torch.float64)
+    assert make_plan(loose, torch.float32, waits=False).tries == make_plan(loose, torch.float32).tries
+
+
+@pytest.mark.parametrize(("precision", "dtype"), ((1e8, torch.float32), (1e12, torch.float64)))
+def test_too_few_tries_are_spoken_of(precision: float, dtype: torch.dtype) -> None:
+    uneven = torch.tensor([precision, 1.0], dtype=torch.float64)
+    with pytest.warns(UserWarning, match="too large or too uneven for torch.float.* on this device"):
+        make_plan(uneven, dtype, waits=False)
+    assert make_plan(uneven, dtype).tries > 10_000  # not used where one waits, and nothing to warn of

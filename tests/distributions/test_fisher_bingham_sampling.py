@@ -63,6 +63,28 @@ def test_angle_law_on_the_circle(precision: tuple[float, float], angle: float) -
     assert_law(torch.atan2(x[:, 1], x[:, 0]), CircleLaw(loc, diagonal).cdf)
 
 
+@pytest.mark.statistical(
+    false_alarm=FALSE_ALARM, what="very uneven FisherBingham: variance of the tight coordinate, normal to 1e-6"
+)
+@pytest.mark.parametrize("precision", (1e7, 1e8))
+@BOTH_DTYPES
+def test_very_uneven_precisions_are_tried_for_long_enough(precision: float, dtype: torch.dtype) -> None:
+    """One in a few thousand proposals is accepted; a row that gave up would be a thousand deviations off."""
+    loc = torch.tensor([0.6, 0.8], dtype=dtype)
+    x = FisherBingham(loc, torch.tensor([precision, 1.0], dtype=dtype)).sample(400, generator=5)
+    assert x.dtype == dtype
+    gap = x[:, :1].double() - loc[0].double()
+    assert gap.abs().max() < 6 * precision**-0.5
+    assert_mean(precision * gap**2, torch.ones(1, dtype=torch.float64))
+
+
+def test_a_row_that_gives_up_is_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fisher_bingham_sampler, "_EARLY_FINISH_TRIES", 100)
+    distribution = FisherBingham(torch.tensor([0.6, 0.8]), torch.tensor([1e7, 1.0]))
+    with pytest.warns(UserWarning, match="draws were refused .* times and keep their last proposal"):
+        distribution.sample(50, generator=0)
+
+
 @pytest.mark.statistical(false_alarm=FALSE_ALARM, what="two-block FisherBingham: share of the first block, exact law")
 @pytest.mark.parametrize(
     ("sizes", "precisions", "share"),

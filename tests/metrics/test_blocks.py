@@ -140,6 +140,17 @@ def test_the_precision_must_fit() -> None:
     z = on_sphere(100, 3)
     with pytest.raises(ValueError, match="There are 3 factors, but the precision has 2 entries"):
         block_scores(z, z, [1.0, 2.0])
+    with pytest.raises(ValueError, match=r"one number per factor, of shape \(d,\), not \(\)"):
+        block_scores(z, z, 5.0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match='"factors" or "codes", not \'code\''):
+        block_scores(z, z, [1.0, 2.0, 3.0], of="code")  # type: ignore[arg-type]
+
+
+def test_more_codes_than_factors_are_refused() -> None:
+    """A block could take one code twice, and miss another: perfect codes, repeated, would score 0.75."""
+    z = on_sphere(100, 4)
+    with pytest.raises(ValueError, match="There are 8 codes for 4 factors"):
+        block_scores(z, torch.cat([z, z], dim=1), [5.0, 5.0, 9.0, 9.0])
 
 
 class TestRotationMCC:

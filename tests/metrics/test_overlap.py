@@ -102,3 +102,7 @@ def test_wrong_shapes_get_a_sentence() -> None:
         similarity_histogram(torch.zeros(3, 2), torch.zeros(4, 2))
     with pytest.raises(ValueError, match="h_neg must be"):
         similarity_histogram(torch.zeros(3, 2), torch.zeros(3, 2), torch.zeros(3, 5))
+    with pytest.raises(ValueError, match=r"h_neg must be \(M, 2\) or \(3, M, 2\), not \(4, 5, 2\)"):
+        similarity_histogram(torch.zeros(3, 2), torch.zeros(3, 2), torch.zeros(4, 5, 2))
+    with pytest.raises(ValueError, match="h_pos holds NaN or infinite"):
+        similarity_histogram(torch.zeros(3, 2), torch.full((3, 2), torch.nan))

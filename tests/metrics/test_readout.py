@@ -180,6 +180,13 @@ def test_the_domain_classifier_takes_images_and_a_network_of_ones_own(generator:
         domain_classifier(dark, light, network=lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 3)))
 
 
+def test_the_domain_classifier_takes_numpy_arrays(generator: torch.Generator) -> None:
+    dark, light = (torch.rand(40, 3, generator=generator) + shift for shift in (0.0, 0.5))
+    assert domain_classifier(dark.numpy(), light.numpy(), steps=5) == domain_classifier(dark, light, steps=5)
+    with pytest.raises(TypeError, match="train must be a torch tensor, a numpy array"):
+        domain_classifier("dark", light)  # type: ignore[arg-type]
+
+
 # The border
 
 

@@ -185,6 +185,8 @@ def test_an_infonce_learns_a_precision() -> None:
     objective(codes(5, 3).float(), codes(5, 3, seed=1).float()).backward()
     assert objective.similarity.log_precision.grad is not None
     assert "similarity.log_precision" in objective.state_dict(), "the learned precision must be saved"
+    joined = AnInfoNCE(3, in_batch=True, include_positive=False)
+    assert joined.settings() == InfoNCE(Anisotropic(3), in_batch=True, include_positive=False).settings()
 
 
 class Cosine(Similarity):

@@ -186,9 +186,17 @@ def test_ensembles_encode_all_pairs_in_one_call() -> None:
     torch.testing.assert_close(found.loss, loss(tuple(h), tuple(h_pos)))
 
 
+def test_members_of_an_ensemble_do_not_share_what_they_learn() -> None:
+    with pytest.raises(ValueError, match="would learn one set of parameters"):
+        EnsembleInfoNCE([Anisotropic(3)] * 2)
+    EnsembleInfoNCE([DotProduct(0.5)] * 2)  # which learn nothing
+
+
 def test_ensembles_of_the_wrong_size_are_sentences() -> None:
     with pytest.raises(ValueError, match="at least two similarities"):
         EnsembleInfoNCE([DotProduct()])
+    with pytest.raises(TypeError, match=r"a list of similarities, one per process, not Anisotropic\(3"):
+        EnsembleInfoNCE(Anisotropic(3))  # type: ignore[arg-type]
     loss = EnsembleInfoNCE([DotProduct(), DotProduct(0.5)])
     h = codes(4, 3)
     with pytest.raises(ValueError, match=r"h must be a tuple of 2, one per process, not a single tensor"):

@@ -86,6 +86,16 @@ def test_load_gives_a_model_ready_to_use(parts: Any, tmp_path: Path) -> None:
     assert not loaded.encoder.training
 
 
+def test_a_run_in_float64_is_loaded_in_float64(parts: Any, tmp_path: Path) -> None:
+    process, encoder, objective = parts()
+    process = process.to(dtype=torch.float64)
+    run = train(process, encoder.double(), objective.double(), SMALL, out=tmp_path, quiet=True)
+    x = torch.randn(5, 2, dtype=torch.float64)
+    for loaded in (idt.load(tmp_path), idt.load(tmp_path, encoder=parts()[1], objective=parts()[2])):
+        assert torch.equal(loaded(x), run(x))
+        assert torch.equal(weights(loaded.objective), weights(run.objective))
+
+
 def test_an_encoder_of_ones_own_class_is_asked_for(parts: Any, tmp_path: Path) -> None:
     process, _, objective = parts()
     train(process, torch.nn.Linear(2, 2), objective, SMALL, out=tmp_path, quiet=True)

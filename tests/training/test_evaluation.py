@@ -83,6 +83,35 @@ def test_at_the_truth_nothing_is_in_excess() -> None:
     assert abs(found.mean) < 1e-6 and found.standard_error < 1e-6
 
 
+def test_what_is_added_to_infonce_is_no_excess() -> None:
+    process = unmixed().to(dtype=torch.float64)
+    similarity = LAPLACE.similarity()
+    plain, added = (
+        excess_loss(process, lambda x: x + 0.1 * x.flip(1), idt.InfoNCE(similarity, **settings), 64, 3)
+        for settings in ({}, {"centring": 3.0, "decorrelation": 2.0})
+    )
+    assert added == plain and plain.mean > 0
+    objective = idt.InfoNCE(similarity, centring=3.0)
+    excess_loss(process, lambda x: x, objective, 64, 2)
+    assert objective.centring == 3.0, "the objective is left as it was"
+
+
+def test_the_excess_of_an_ensemble_is_the_sum_of_its_members() -> None:
+    wide = idt.Conditional(idt.TruncatedLaplace, scale=0.3)
+    ensemble = idt.EnsembleProcess(unmixed(), idt.PairProcess(idt.BoxUniform(2), wide)).to(dtype=torch.float64)
+    loss = idt.EnsembleInfoNCE([LAPLACE.similarity(), wide.similarity()], decorrelation=2.0)
+    found = excess_loss(ensemble, lambda x: x, loss, 64, 3)
+    assert abs(found.mean) < 1e-6 and found.standard_error < 1e-6
+    assert excess_loss(ensemble, lambda x: x.flip(1) ** 2, loss, 64, 3).mean > 0.01
+    with pytest.raises(ValueError, match="An EnsembleProcess goes with an EnsembleInfoNCE"):
+        excess_loss(ensemble, lambda x: x, idt.InfoNCE(LAPLACE.similarity()), 64, 3)
+
+
+def test_codes_that_are_not_numbers_have_no_excess() -> None:
+    with pytest.raises(ValueError, match="The loss of these codes is NaN or infinite"):
+        excess_loss(unmixed(), lambda x: x * torch.nan, idt.InfoNCE(LAPLACE.similarity()), 64, 3)
+
+
 @pytest.mark.statistical(
     false_alarm=4e-5, what="a trained encoder's loss less that of the truth against 0: above −5 standard errors, t₁₉"
 )

@@ -20,16 +20,18 @@ from identica._numbers import whole_number
 from identica._randomness import as_generator
 from identica.objectives import InfoNCE
 from identica.objectives.base import encode_pairs
-from identica.processes import PairProcess
+from identica.processes import EnsembleProcess, PairProcess
 from identica.processes.optimal_loss import OptimalLoss
 from identica.similarities import Anisotropic
 from identica.training.evaluation import evaluation_mode
+from identica.training.step import Process
 
 Encode = Callable[[Tensor], Tensor]
 Codes = tuple[Tensor, Tensor, Tensor | None]
 
 #: Step in log Λ̂ of the central differences that make the Hessian out of gradients, which are in float64.
 _STEP = 1e-4
+_ONE_BY_ONE = "For an ensemble take them one by one: process.processes[i] with objective.members[i]."
 #: Batches that the Hessian is averaged over: it needs fewer digits than the gradients, and costs 2d of them each.
 _HESSIAN_BATCHES = 8
 
@@ -55,7 +57,7 @@ class PrecisionEstimate:
 
 
 def precision_standard_errors(
-    process: PairProcess, encoder: Encode, objective: InfoNCE, n: int, batches: int = 32, seed: int = 0
+    process: Process, encoder: Encode, objective: InfoNCE, n: int, batches: int = 32, seed: int = 0
 ) -> PrecisionEstimate:
     """Standard errors of a learned Λ̂, by the sandwich estimator on fresh pairs, the encoder fixed.
 
@@ -68,7 +70,9 @@ def precision_standard_errors(
     trained on makes these errors larger than those of Λ̂ itself.
 
     Args:
-        process: draws the pairs; for an ensemble, one of its processes with the member of the loss that belongs to it.
+        process: draws the pairs: a PairProcess, or whatever else has ``sample``, such as AugmentedViews. For an
+            ensemble, one of its processes with the member of the loss that belongs to it. A PairPool draws a pair more
+            than once, which these errors know nothing of: pass its ``process``, or let it refresh whole batches.
         encoder: from observations to codes, a module or any function; a module is put into evaluation mode meanwhile.
         objective: InfoNCE with an Anisotropic similarity.
         n: pairs in a batch; take that of training, as it decides how much the negatives say.
@@ -87,7 +91,7 @@ def precision_standard_errors(
 
 
 def best_precision(
-    process: PairProcess,
+    process: Process,
     objective: InfoNCE,
     n: int,
     batches: int = 32,
@@ -112,7 +116,7 @@ def best_precision(
 
 
 def precision_scan(
-    process: PairProcess,
+    process: Process,
     objective: InfoNCE,
     precisions: Sequence[float | Sequence[float]],
     n: int,
@@ -132,16 +136,26 @@ def precision_scan(
     True
     """
     problem = _Problem.of(*_seen(process, encoder), objective, n, batches, seed)
-    values = [torch.as_tensor(value, dtype=torch.float64).expand(problem.dim) for value in precisions]
+    values = [_one_for_each(value, problem.dim) for value in precisions]
     return tuple(OptimalLoss.of([problem.loss(codes, v.log())[0] for codes in problem.codes], n) for v in values)
 
 
-def _seen(process: PairProcess, encoder: Encode | None) -> tuple[PairProcess, Encode]:
+def _one_for_each(value: float | Sequence[float], dim: int) -> Tensor:
+    precision = torch.as_tensor(value, dtype=torch.float64)
+    if precision.shape not in ((), (1,), (dim,)) or not bool((precision > 0).all() & precision.isfinite().all()):
+        raise ValueError(f"Each Λ̂ of a scan is one positive number, or {dim} of them, one per code; not {value!r}.")
+    return precision.expand(dim)
+
+
+def _seen(process: Process, encoder: Encode | None) -> tuple[Process, Encode]:
     """Without an encoder the codes are the latents themselves: the process without its mixing, in float64."""
-    if not isinstance(process, PairProcess):  # about which a sentence follows
-        return process, _itself
     if encoder is not None:
         return process, encoder
+    if not isinstance(process, PairProcess):
+        raise TypeError(
+            "Without an encoder the codes are the true latents, which a PairProcess has, not "
+            f"{type(process).__name__}. {_ONE_BY_ONE}"
+        )
     counts = {name: getattr(process, name) for name in ("negatives_per_anchor", "positives_per_anchor")}
     negative = process.negative_conditional
     bare = PairProcess(process.marginal, process.conditional, negative_conditional=negative, **counts)
@@ -168,13 +182,16 @@ class _Problem:
     n: int
 
     @staticmethod
-    def of(process: PairProcess, encoder: Encode, objective: InfoNCE, n: int, batches: int, seed: int) -> _Problem:
+    def of(process: Process, encoder: Encode, objective: InfoNCE, n: int, batches: int, seed: int) -> _Problem:
         similarity = _checked(process, objective)
         n, batches = whole_number(n, "n", least=2), whole_number(batches, "batches", least=2)
-        generator = as_generator(seed, process.device)
+        generator = as_generator(seed, getattr(process, "device", "cpu"))
         with torch.no_grad(), evaluation_mode(encoder):
-            drawn = [encode_pairs(encoder, process.sample(n, generator))[0] for _ in range(batches)]
+            kinds = (objective._one_kind(process.sample(n, generator)) for _ in range(batches))
+            drawn = [encode_pairs(encoder, pairs)[0] for pairs in kinds]
         codes = [tuple(None if h is None else h.double() for h in batch) for batch in drawn]
+        if not all(h is None or bool(h.isfinite().all()) for batch in codes for h in batch):
+            raise ValueError("The encoder returns NaN or infinite codes, at which no precision can be estimated.")
         settings = objective.settings() | {"impl": "auto"}  # not every kernel computes in float64
         return _Problem(codes, settings, similarity.dim, n)  # type: ignore[arg-type]
 
@@ -225,12 +242,9 @@ class _Problem:
         return PrecisionEstimate(values, errors, steps, self.n, len(slopes))
 
 
-def _checked(process: PairProcess, objective: InfoNCE) -> Anisotropic:
-    if not isinstance(process, PairProcess) or not isinstance(objective, InfoNCE):
-        raise TypeError(
-            "A precision is estimated for one PairProcess and one InfoNCE. For an ensemble take them one by one: "
-            "process.processes[i] with objective.members[i]."
-        )
+def _checked(process: Process, objective: InfoNCE) -> Anisotropic:
+    if isinstance(process, EnsembleProcess) or not hasattr(process, "sample") or not isinstance(objective, InfoNCE):
+        raise TypeError(f"A precision is estimated for one process, which has sample(), and one InfoNCE. {_ONE_BY_ONE}")
     if not isinstance(objective.similarity, Anisotropic):
         raise ValueError(
             f"This loss has no precision to estimate: its similarity is {objective.similarity!r}, not Anisotropic. Use "

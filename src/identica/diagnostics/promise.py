@@ -12,6 +12,8 @@ from torch import Tensor
 
 from identica.distributions.conditional import Conditional
 from identica.distributions.fisher_bingham_ratio import ratio_precision
+from identica.distributions.sphere_uniform import SphereUniform
+from identica.distributions.von_mises_fisher import VonMisesFisher
 from identica.metrics.blocks import SAME, as_precision, precision_blocks
 from identica.objectives import EnsembleInfoNCE, InfoNCE
 from identica.processes import EnsembleProcess, PairProcess
@@ -41,6 +43,7 @@ def promise(source: Any, tolerance: float = SAME) -> Promise:
 
     With one Λ factors of equal precision come back as a block, up to a rotation. Several Λ, one for each process
     of an ensemble, promise single factors if every two factors have different precisions in at least one of them.
+    All of it is about anchors that are uniform on the sphere; a process with others is refused.
 
     Args:
         source: Λ, ``(d,)``, or a list of several; or what has one: a PairProcess (with hard negatives: Λ⁺ − Λ⁻),
@@ -94,6 +97,7 @@ def _precisions(source: Any) -> list[Array]:
             raise ValueError(
                 "The conditional is a function of the user's, whose precision is not known: pass Λ itself."
             )
+        _require_uniform_anchors(source)
         negative: Any = source.negative_conditional
         return [as_precision(ratio_precision(source.conditional, negative, source.dim))]
     if isinstance(source, EnsembleProcess):
@@ -110,4 +114,17 @@ def _precisions(source: Any) -> list[Array]:
         return [as_precision(row) for row in source] if source and np.ndim(source[0]) else [as_precision(source)]
     raise TypeError(
         f"A promise is about precisions: pass Λ, several of them, or a process or loss that has some, not {source!r}."
+    )
+
+
+def _require_uniform_anchors(process: PairProcess) -> None:
+    marginal = process.marginal
+    if isinstance(marginal, SphereUniform):
+        return
+    if isinstance(marginal, VonMisesFisher) and bool((marginal.concentration == 0).all()):
+        return
+    raise ValueError(
+        f"The theorems promise something for anchors that are uniform on the sphere, not for those of {marginal!r}, "
+        "whose density enters the ratio that the loss learns. Draw them from SphereUniform, or pass Λ itself to see "
+        "what uniform anchors would promise."
     )

@@ -27,6 +27,7 @@ from identica.distributions.fisher_bingham_normalizer import log_sphere_integral
 from identica.distributions.fisher_bingham_plan import SamplingPlan
 from identica.distributions.fisher_bingham_sampler import (
     BINS_SLACK,
+    HIGHEST_FLOAT32,
     SpreadBins,
     build_proposal,
     draw_early_finish,
@@ -62,6 +63,9 @@ class FisherBingham(LatentDistribution):
     worst precision with entries up to 1000 / ‖loc‖². On CUDA in float32 a fused kernel makes as many of
     them as each block of rows needs (:mod:`.triton_fisher_bingham`).
     In float32 the probabilities are as accurate as the density at a float32 point is, in float64 to 1e-9.
+    The more uneven the precisions, the more tries: about √(λ_max / λ_min) / 2 a draw at the worst locations. A warning
+    says where too many would be needed: for ratios above 1e10; on devices other than the CPU above 1e8, in float32
+    for precision · ‖loc‖² above 2e7.
 
     **The normaliser** depends on the location. It is a contour integral (:mod:`.fisher_bingham_normalizer`),
     from which mean, variance and entropy follow by differentiation. It is accurate to 1e-11, or to the float64
@@ -148,7 +152,7 @@ class FisherBingham(LatentDistribution):
             return make_shell_plan(precision, planning.hard_locations(precision), waits=waits)
         if precision.ndim == 0 or precision.shape[-1] == 1:
             return SamplingPlan(isotropic=True, steps=0, tries=0)
-        return planning.make_plan(precision, dtype)
+        return planning.make_plan(precision, dtype, waits=torch.device(device or "cpu").type == "cpu")
 
     @classmethod
     def matching_similarity(cls, **parameters: Any) -> Similarity:
@@ -318,6 +322,8 @@ class FisherBingham(LatentDistribution):
             else:
                 y = draw_shell_fixed_tries(scale, unit, samples, self._shell.tries, generator)
         elif early_finish:
+            if self.dtype != torch.float64 and bool((precision > HIGHEST_FLOAT32).any()):
+                precision, unit, radius = self._unit_problem(torch.float64)
             proposal = build_proposal(precision, unit, self._plan.steps, self._bins_for(radius))
             y = draw_early_finish(proposal, samples, generator)
         else:
@@ -325,7 +331,7 @@ class FisherBingham(LatentDistribution):
             y = draw_fixed_tries(proposal, samples, self._plan.tries, generator)
         y = y.reshape(self.dim, samples, len(radius))
         y *= radius * y.square().sum(dim=0).rsqrt()
-        return y.reshape(self.dim, -1).T.reshape((*shape, *self.batch_shape, self.dim)).contiguous()
+        return y.to(self.dtype).reshape(self.dim, -1).T.reshape((*shape, *self.batch_shape, self.dim)).contiguous()
 
     def _draw_fused(self, shape: Size, generator: torch.Generator | None) -> Tensor | None:
         if self.method == "shell" or self._plan.isotropic or self.dim > MOST_FUSED_DIMENSIONS:

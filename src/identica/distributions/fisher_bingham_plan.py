@@ -9,6 +9,7 @@ exp(ηᵀx − ½ xᵀΛx) over the sphere are:
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -16,10 +17,17 @@ import torch
 from torch import Tensor
 
 from identica.distributions.fisher_bingham_normalizer import log_sphere_integral
-from identica.distributions.fisher_bingham_sampler import Proposal, SpreadBins, build_bins, build_proposal
+from identica.distributions.fisher_bingham_sampler import (
+    HIGHEST_FLOAT32,
+    Proposal,
+    SpreadBins,
+    build_bins,
+    build_proposal,
+)
 
 #: Probability that a row finds no accepted proposal among all its tries.
 LEFTOVER = 1e-9
+MOST_TRIES = 1 << 20
 #: The precision times the radius squared, and the radius, up to which the number of tries is worked out.
 HIGHEST_PRECISION = 1000.0
 LARGEST_RADIUS = 10.0
@@ -58,11 +66,12 @@ def look(precision: Tensor, squared_radius: float = 1.0) -> SamplingPlan:
     return SamplingPlan(isotropic, steps, BLIND_PLAN.tries)
 
 
-def make_plan(precision: Tensor, dtype: torch.dtype) -> SamplingPlan:
+def make_plan(precision: Tensor, dtype: torch.dtype, *, waits: bool = True) -> SamplingPlan:
     """The plan for one precision ``(d,)`` at any location.
 
     It holds for spheres up to the radius √(1000 / max λ), but at least 1 and at most 10; on larger ones the
-    tries may leave more than 1e-9 of the rows.
+    tries may leave more than 1e-9 of the rows. Where nobody ``waits`` for the device, so that the number of tries is
+    fixed, a warning says when it is too small.
     """
     precision = precision.detach().to("cpu", torch.float64)
     highest = min(max(1.0, HIGHEST_PRECISION / max(precision.max().item(), 1e-300)), LARGEST_RADIUS**2)
@@ -77,10 +86,26 @@ def make_plan(precision: Tensor, dtype: torch.dtype) -> SamplingPlan:
 
     here = rates(1.0)
     lowest = min(here.min().item(), *(rates(r).min().item() for r in {math.sqrt(highest), highest} - {1.0}), 1.0)
-    tries = math.ceil(math.log(LEFTOVER) / math.log1p(-min(SAFETY * lowest, 0.999)))
+    tries = _tries(lowest, precision.max().item(), dtype, waits)
     bins = build_bins(precision, glance.steps, dtype)
     worthwhile = bool((rates(1.0, bins) > WORTHWHILE * here).all())
     return SamplingPlan(False, glance.steps, tries, bins if worthwhile else None)
+
+
+def _tries(lowest: float, largest: float, dtype: torch.dtype, waits: bool) -> int:
+    """How many leave less than 1e-9 of the rows, given the lowest acceptance in float64; NaN where it is too low."""
+    if not waits and largest > HIGHEST_FLOAT32:
+        lowest *= math.exp(-torch.finfo(dtype).eps * largest)  # what the bound leaves room for, for rounding
+    share = min(SAFETY * lowest, 0.999)
+    needed = math.log(LEFTOVER) / math.log1p(-share) if share > 0 else math.inf
+    if needed > MOST_TRIES and not waits:
+        warnings.warn(
+            f"Precisions up to {largest:g} are too large or too uneven for {dtype} on this device: {MOST_TRIES} tries "
+            f"may leave more than {LEFTOVER:g} of the Fisher-Bingham draws, which keep a proposal that does not have "
+            "the right law. Lower the precisions, or draw on the CPU.",
+            stacklevel=3,
+        )
+    return math.ceil(min(needed, MOST_TRIES))
 
 
 def acceptance(precision: Tensor, proposal: Proposal) -> Tensor:

@@ -14,6 +14,7 @@ All functions take the coordinates as the first axis, ``(d, n)``: sums over them
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,8 +30,11 @@ _BLOCK_ELEMENTS = 1 << 22
 #: Proposals per round for the few rows that are left: as many as cost little more than one.
 _REMAINING_PROPOSALS = 2048
 _MOST_PROPOSALS_PER_ROW = 64
-#: With early finish, rows that were refused this often keep their last proposal.
-_EARLY_FINISH_TRIES = 1 << 14
+#: With early finish, rows that were refused this often keep their last proposal, and a warning says so. About
+#: 10 √(λ_max / λ_min) tries leave less than 1e-9 of the rows, so these are enough for ratios up to 1e10.
+_EARLY_FINISH_TRIES = 1 << 20
+#: Largest precision on the unit sphere up to which float32 is used where float64 is as good.
+HIGHEST_FLOAT32 = 1e6
 _SERIES_NODES = 128
 _BINS = 256
 #: By how much, relatively, the squared radius may differ from one for bins to be used.
@@ -125,6 +129,12 @@ def draw_early_finish(proposal: Proposal, samples: int, generator: torch.Generat
         y.index_copy_(1, left, again)
         left = left[~accepted & torch.isfinite(rows.log_bound)]  # NaN parameters accept nothing, ever
         tries += repeats
+    if tries >= _EARLY_FINISH_TRIES and len(left):
+        warnings.warn(
+            f"{len(left)} of {samples * n} Fisher-Bingham draws were refused {tries} times and keep their last "
+            "proposal, which does not have the right law: the precisions are too uneven. Bring them closer together.",
+            stacklevel=2,
+        )
     return y
 
 
@@ -255,6 +265,7 @@ def log_lower_bound(shift: Tensor, spread: Tensor, smallest: Tensor, largest: Te
     best = torch.minimum(torch.maximum(best, smallest.sqrt()), largest.sqrt())
     lowest = (slope_a * best - pull) * best
     # Room for rounding here and in log J, and for what the correction's series leaves out.
+    # In float32 the first costs most acceptances where λ is above HIGHEST_FLOAT32.
     margin = torch.finfo(value.dtype).eps * (largest + d) + (1e-9 if value.dtype == torch.float64 else 1e-5)
     return value + (lowest - slope_a * a - slope_b * b) - margin
 

@@ -165,7 +165,7 @@ def block_scores(
 
     Args:
         z: ``(n, d)`` true factors.
-        h: ``(n, k)`` codes.
+        h: ``(n, k)`` codes, k ≤ d.
         precision: Λ, ``(d,)``, or several for an ensemble.
         tolerance: up to which relative gap two precisions count as equal; 0.05 or so for learned ones.
         of: whether Λ is in the order of the factors, as a true one, or of the codes, as a learned one; each factor
@@ -180,7 +180,14 @@ def block_scores(
     >>> [(part.factors, round(part.mcc, 1), round(part.within_r2, 3)) for part in found.blocks]
     [((2,), 1.0, 1.0), ((0, 1), 0.8, 1.0)]
     """
+    if of not in ("factors", "codes"):
+        raise ValueError(f'of says whose precision this is, "factors" or "codes", not {of!r}.')
     z, h = as_matrices(z, h, least_rows=4)
+    if h.shape[1] > z.shape[1]:
+        raise ValueError(
+            f"There are {h.shape[1]} codes for {z.shape[1]} factors. Which of them belong to a block is known where "
+            "there are no more codes than factors: pass as many columns of h, or score all by linear_r2 and mcc."
+        )
     r2, matched = linear_r2(z, h, seed=seed), mcc(z, h, correlation)
     several = _of_factors(precision, z.shape[1], h.shape[1], matched.assignment if of == "codes" else None)
     blocks, values = precision_blocks(*several, tolerance=tolerance), several[0]
@@ -222,7 +229,7 @@ def _is_one(precision: Any) -> bool:
     """Whether this is one Λ, of numbers, and not several."""
     if isinstance(precision, Tensor | np.ndarray):
         return precision.ndim < 2
-    return not any(np.ndim(entry) for entry in precision)
+    return np.ndim(precision) == 0 or not any(np.ndim(entry) for entry in precision)
 
 
 def _codes_of(table: Tensor, blocks: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:

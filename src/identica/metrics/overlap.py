@@ -91,8 +91,13 @@ def similarity_histogram(
         raise ValueError(
             f"h must be (B, d) and h_pos (B, d) or (B, P, d), not {tuple(h.shape)} and {tuple(h_pos.shape)}."
         )
-    if h_neg is not None and (h_neg.ndim not in (2, 3) or h_neg.shape[-1] != h.shape[1]):
+    if h_neg is not None and (
+        h_neg.ndim not in (2, 3) or h_neg.shape[-1] != h.shape[1] or (h_neg.ndim == 3 and len(h_neg) != len(h))
+    ):
         raise ValueError(f"h_neg must be (M, {h.shape[1]}) or ({len(h)}, M, {h.shape[1]}), not {tuple(h_neg.shape)}.")
+    for name, codes in (("h", h), ("h_pos", h_pos), ("h_neg", h_neg)):
+        if codes is not None and not bool(torch.isfinite(codes).all()):
+            raise ValueError(f"{name} holds NaN or infinite numbers, which belong into no bin: look for their cause.")
     if similarity is None:
         low, high = -1.0 if low is None else low, 1.0 if high is None else high
         similarity = DotProduct()

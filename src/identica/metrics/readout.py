@@ -15,7 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from identica._numbers import as_float, whole_number
-from identica.metrics.inputs import Matrix, _as_matrix, _common_device, as_count, as_generator, warn_if_few
+from identica.metrics.inputs import (
+    Matrix,
+    _as_matrix,
+    _as_real_tensor,
+    _common_device,
+    as_count,
+    as_generator,
+    warn_if_few,
+)
 from identica.metrics.logistic import fit_logistic
 from identica.metrics.neighbours import Distance, fit_neighbours
 from identica.metrics.network import fit_network
@@ -149,8 +157,8 @@ def augmentation_readout(
 
 
 def domain_classifier(
-    train: Tensor,
-    test: Tensor,
+    train: Tensor | np.ndarray[Any, Any],
+    test: Tensor | np.ndarray[Any, Any],
     *,
     network: Callable[[], nn.Module] | None = None,
     steps: int = 1000,
@@ -178,6 +186,7 @@ def domain_classifier(
         null: how many shuffles, 0 for none.
     """
     steps = whole_number(steps, "steps")
+    train, test = _as_real_tensor(train, "train"), _as_real_tensor(test, "test")
     if train.shape[1:] != test.shape[1:] or train.ndim < 2 or min(len(train), len(test)) < 4:
         raise ValueError(
             "domain_classifier compares at least 4 inputs (n, ...) of each domain, of one shape, not "

@@ -19,9 +19,9 @@ class EnsembleInfoNCE(Objective):
     If for every two factors some process varies them differently, the ensemble tells all factors apart, which
     none of its members has to (B, Rem. D.4).
 
-    ``similarities`` has at least two members; ``settings`` are those of :class:`InfoNCE` and hold for all.
-    Codes come as one tuple per argument: ``loss((h1, h2), (h1_pos, h2_pos))``. In :class:`Terms` everything is
-    the sum over the members, except the accuracy, which is their mean.
+    ``similarities`` has at least two members, each with parameters of its own; ``settings`` are those of
+    :class:`InfoNCE` and hold for all. Codes come as one tuple per argument: ``loss((h1, h2), (h1_pos, h2_pos))``. In
+    :class:`Terms` everything is the sum over the members, except the accuracy, which is their mean.
 
     >>> from identica.similarities import Anisotropic
     >>> loss = EnsembleInfoNCE([Anisotropic(2), Anisotropic(2)])
@@ -32,11 +32,17 @@ class EnsembleInfoNCE(Objective):
 
     def __init__(self, similarities: Sequence[Similarity], **settings: Any) -> None:
         super().__init__()
+        if not isinstance(similarities, Sequence | nn.ModuleList):
+            raise TypeError(
+                f"An ensemble takes a list of similarities, one per process, not {similarities!r}; for example "
+                "EnsembleInfoNCE([Anisotropic(3), Anisotropic(3)])."
+            )
         if len(similarities) < 2:
             raise ValueError(
                 f"An ensemble needs at least two similarities, one per process, not {len(similarities)}; with "
                 "one, use InfoNCE(similarity)."
             )
+        _require_own_parameters(similarities)
         self.members = nn.ModuleList(InfoNCE(similarity, **settings) for similarity in similarities)
 
     @property
@@ -114,3 +120,16 @@ class EnsembleInfoNCE(Objective):
                 f"This ensemble has {len(self.members)} members, so {name} must be a tuple of "
                 f"{len(self.members)}, one per process, not {got}."
             )
+
+
+def _require_own_parameters(similarities: Sequence[Any]) -> None:
+    """Members that share what they learn, such as Λ̂, cannot each fit their own process."""
+    seen: set[int] = set()
+    for similarity in similarities:
+        own = {id(parameter) for parameter in similarity.parameters()} if isinstance(similarity, nn.Module) else set()
+        if own & seen:
+            raise ValueError(
+                f"Two members of this ensemble are one object, {similarity!r}, and would learn one set of parameters "
+                "for different processes: make one each, as in [Anisotropic(3) for _ in range(2)]."
+            )
+        seen |= own

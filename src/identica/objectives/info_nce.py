@@ -195,11 +195,18 @@ def _weight_now(setting: bool | float | Gradual) -> bool | float | Tensor:
 
 
 def AnInfoNCE(
-    dim: int, init: float | Tensor = 1.0, trainable: bool = True, link: Literal["log", "softplus"] = "log"
+    dim: int,
+    init: float | Tensor = 1.0,
+    trainable: bool = True,
+    link: Literal["log", "softplus"] = "log",
+    **settings: Any,
 ) -> InfoNCE:
-    """InfoNCE with a learned diagonal precision (B, Eq. 3): ``InfoNCE(Anisotropic(dim, ...))``.
+    """InfoNCE with a learned diagonal precision (B, Eq. 3): ``InfoNCE(Anisotropic(dim, ...), **settings)``.
 
-    >>> AnInfoNCE(3).similarity
-    Anisotropic(3, precision=1)
+    >>> AnInfoNCE(3, in_batch=True)
+    InfoNCE(
+      in_batch=True
+      (similarity): Anisotropic(3, precision=1)
+    )
     """
-    return InfoNCE(Anisotropic(dim, init, trainable, link))
+    return InfoNCE(Anisotropic(dim, init, trainable, link), **settings)

@@ -21,6 +21,7 @@ from identica.distributions.fisher_bingham_ratio import ratio_precision
 from identica.distributions.foreign import sample_with
 from identica.distributions.product import ProductDistribution
 from identica.distributions.supports import InBox, OnSphere
+from identica.distributions.von_mises_fisher import VonMisesFisher
 from identica.mixing import Mixing
 from identica.spaces import Box, Euclidean, Product, Space, Sphere
 
@@ -190,7 +191,7 @@ def check_mixing(mixing: Mixing, z: Tensor) -> None:
 def warn_of_close_negatives(conditional: ConditionalLike, negative: ConditionalLike | None, dim: int) -> None:
     """Say so if hard negatives lie as close to their anchors as positives, which no similarity can match."""
     both = (conditional, negative)
-    if all(isinstance(part, Conditional) and part.family is FisherBingham for part in both):
+    if all(isinstance(part, Conditional) and part.family in (FisherBingham, VonMisesFisher) for part in both):
         try:
             ratio_precision(*both, dim)  # type: ignore[arg-type]
         except ValueError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,10 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from identica.metrics import MatchedScore, Score, linear_r2, mcc
-from identica.objectives import InfoNCE, Objective
-from identica.processes import PairProcess, Pairs
+from identica.objectives import EnsembleInfoNCE, InfoNCE, Objective
+from identica.processes import EnsembleProcess, PairProcess, Pairs
 from identica.training.config import derive_seed
 from identica.training.step import Process
+
+#: Settings of InfoNCE without a part in the density ratio.
+_NOTHING_ADDED = {"centring": 0.0, "decorrelation": 0.0}
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class ExcessLoss:
 
 @torch.no_grad()
 def excess_loss(
-    process: PairProcess,
+    process: PairProcess | EnsembleProcess,
     encode: Callable[[Tensor], Tensor],
     objective: Objective,
     n: int,
@@ -131,24 +136,46 @@ def excess_loss(
     With InfoNCE's default settings it is never negative in expectation (B, Thm C.1). Because both losses see
     the same pairs, most of the sampling noise cancels, and far fewer batches are needed than for either alone.
     ``include_positive`` and ``self_negatives`` hold for both losses; other negatives have another floor.
+    ``centring`` and ``decorrelation`` are no part of that floor, and are left out. For an EnsembleProcess with an
+    EnsembleInfoNCE it is the sum over the members.
     """
+    objective, settings = _with_a_floor(objective)
+    if isinstance(process, EnsembleProcess) != isinstance(objective, EnsembleInfoNCE):
+        raise ValueError(
+            "An EnsembleProcess goes with an EnsembleInfoNCE, one similarity for each of its processes, and one "
+            "process with one InfoNCE."
+        )
+    if batches < 2:
+        raise ValueError(f"excess_loss needs at least two batches for its standard error, not {batches}.")
+    generator = torch.Generator(device=process.device).manual_seed(derive_seed(seed, "excess"))
+    differences = []
+    for _ in range(batches):
+        pairs: Any = process.sample(n, generator)
+        truth = process.loss_at_truth(pairs, **settings).mean()
+        differences.append(float(objective.compute(encode, pairs).loss.double() - truth))
+        if not math.isfinite(differences[-1]):
+            raise ValueError(
+                "The loss of these codes is NaN or infinite, so that it has no distance from its minimum: look at "
+                "what the encoder returns."
+            )
+    return ExcessLoss(statistics.fmean(differences), statistics.stdev(differences) / batches**0.5)
+
+
+def _with_a_floor(objective: Objective) -> tuple[Objective, dict[str, bool]]:
+    """The loss without what is added to InfoNCE, and the settings that its floor depends on."""
+    if isinstance(objective, EnsembleInfoNCE):
+        member = objective._members()[0]  # the settings are those of all
+        _, settings = _with_a_floor(member)
+        return EnsembleInfoNCE(objective.similarities, **member.settings() | _NOTHING_ADDED), settings
     if not isinstance(objective, InfoNCE) or objective.negatives != "anchors":
         raise ValueError("excess_loss needs an InfoNCE whose negatives are the other anchors.")
     if not isinstance(objective.self_negatives, bool):
         raise ValueError("excess_loss does not know the floor of a loss with weighed self-pairs.")
     if objective.symmetric or objective.in_batch:
         raise ValueError("excess_loss does not know the floor of a symmetric loss, nor of mixed negatives.")
-    if batches < 2:
-        raise ValueError(f"excess_loss needs at least two batches for its standard error, not {batches}.")
-    generator = torch.Generator(device=process.device).manual_seed(derive_seed(seed, "excess"))
-    differences = []
-    for _ in range(batches):
-        pairs = process.sample(n, generator)
-        truth = process.loss_at_truth(
-            pairs, include_positive=objective.include_positive, self_negatives=objective.self_negatives
-        ).mean()
-        differences.append(float(objective.compute(encode, pairs).loss.double() - truth))
-    return ExcessLoss(statistics.fmean(differences), statistics.stdev(differences) / batches**0.5)
+    bare = copy.copy(objective)
+    vars(bare).update(_NOTHING_ADDED)
+    return bare, {name: getattr(objective, name) for name in ("include_positive", "self_negatives")}
 
 
 def identity_scores(

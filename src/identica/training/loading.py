@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from identica.encoders import encoder_from_dict
 from identica.objectives import Objective, objective_from_dict
@@ -26,7 +26,8 @@ def load(
     """A trained model from a checkpoint file or its run's folder, on the CPU, ready to use.
 
     An encoder or objective of your own class cannot be rebuilt from a file: pass one of the same
-    architecture, and the saved weights are loaded into it. Of seeds that were trained together, ``seed`` says which.
+    architecture, and the saved weights are loaded into it. Weights keep the precision that they were trained in.
+    Of seeds that were trained together, ``seed`` says which.
     """
     file = checkpoint_path(path)
     tensors, data = read_checkpoint(file, seed)
@@ -35,7 +36,7 @@ def load(
     for name, module in (("encoder", encoder), ("objective", objective)):
         weights = {k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")}
         try:
-            module.load_state_dict(weights)
+            _cast(module, weights).load_state_dict(weights)
         except RuntimeError as error:
             raise CheckpointError(f"The weights in {file} do not fit this {name}: {error}") from error
     return TrainingRun(
@@ -49,6 +50,15 @@ def load(
         file,
         diverged=data.get("diverged"),
     )
+
+
+def _cast(module: nn.Module, weights: dict[str, Tensor]) -> nn.Module:
+    """The module in the precision its weights were saved in, which load_state_dict alone would round them from."""
+    own = module.state_dict()
+    kept = [
+        w.dtype for name, w in weights.items() if w.is_floating_point() and name in own and own[name].dtype != w.dtype
+    ]
+    return module.to(kept[0]) if kept else module
 
 
 def _rebuilt(build: Any, description: dict[str, Any], name: str, file: Path) -> Any:
