@@ -15,7 +15,7 @@ from identica.distributions import VonMisesFisher
 from identica.experiments import Receipt, find, read
 from identica.experiments.aninfonce.budgets import RECIPES
 from identica.experiments.aninfonce.shift import CONCENTRATIONS, FIGURE6, point
-from identica.experiments.aninfonce.shift_plan import ShiftPlan, best_accuracy, shifted_r2
+from identica.experiments.aninfonce.shift_plan import ShiftPlan, best_accuracy
 from identica.experiments.budgets import BUDGETS
 from identica.experiments.receipts.verdicts import claim_results, results
 from identica.experiments.running.reproduce import reproduce
@@ -49,21 +49,6 @@ def test_both_poles_share_pairs_and_mixing() -> None:
     assert isinstance(trained, PairProcess) and trained.to_dict() == north.to_dict()
     assert north.mixing is south.mixing and north.conditional == south.conditional
     assert north.sample(500, 0).z.mean(dim=0)[0] > 0.5 > -0.5 > south.sample(500, 0).z.mean(dim=0)[0]
-
-
-def test_r2_of_a_map_fitted_elsewhere() -> None:
-    generator = torch.Generator().manual_seed(0)
-    z, z_new = (torch.randn(400, 3, generator=generator, dtype=torch.float64) for _ in range(2))
-    turn = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64))[0]
-    codes = lambda x: x @ turn + 2.0  # noqa: E731
-    assert shifted_r2(z, codes(z), z_new, codes(z_new)) == pytest.approx(1.0)
-    # A map that is off by a constant c in the new place loses c²/variance.
-    off = torch.tensor([0.0, 0.0, 3.0], dtype=torch.float64)
-    expected = 1.0 - (9.0 / z_new[:, 2].var(correction=0).item()) / 3
-    assert shifted_r2(z, z, z_new, z_new + off) == pytest.approx(expected)
-    assert shifted_r2(z, torch.zeros(400, 2, dtype=torch.float64), z_new, torch.zeros(400, 2)) == pytest.approx(
-        0.0, abs=0.05
-    )
 
 
 @pytest.mark.statistical(false_alarm=1e-6, what="share of von Mises-Fisher draws in the hemisphere of their pole")

@@ -12,6 +12,7 @@ z are the factors, ``(n, d)``; h the codes, ``(n, k)``; row i of both belongs to
 :func:`knn_accuracy`          do near codes belong to one class?                      1 is perfect
 :func:`linear_readout`        can classes be read off linearly?                       1 is perfect
 :func:`augmentation_readout`  can it be read off what was done to an image?           1 is perfect
+:func:`shifted_r2`            does what was read off hold for new inputs?             1 is perfect
 :func:`domain_classifier`     do training and test inputs differ?                     ½: they do not
 ============================  ======================================================  ============
 """
@@ -36,6 +37,7 @@ from identica.metrics.readout import (
     linear_readout,
 )
 from identica.metrics.score import BlockScore, MatchedScore, Null, Score
+from identica.metrics.shifted import shifted_r2
 
 __all__ = [
     "BlockPart",
@@ -60,5 +62,6 @@ __all__ = [
     "permutation_distance",
     "precision_blocks",
     "rotation_mcc",
+    "shifted_r2",
     "similarity_histogram",
 ]

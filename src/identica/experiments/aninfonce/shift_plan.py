@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from scipy.integrate import quad
-from torch import Tensor
 
 from identica.distributions import Conditional, FisherBingham, VonMisesFisher
 from identica.experiments.aninfonce.budgets import recipe_of
@@ -17,7 +16,7 @@ from identica.experiments.aninfonce.plan import LossPlan
 from identica.experiments.aninfonce.shift import ShiftExperiment, ShiftRow
 from identica.experiments.catalogue import DeviceKind, Model
 from identica.experiments.planning import BasePlan, Measured, mixing_of
-from identica.metrics import domain_classifier, linear_r2
+from identica.metrics import domain_classifier, linear_r2, shifted_r2
 from identica.processes import PairProcess
 from identica.training import Callback, Evaluation, TrainingRun, derive_seed
 
@@ -78,7 +77,7 @@ class ShiftPlan(LossPlan):
             north.x.cpu(), south.x.cpu(), steps=self.classifier_steps, seed=derive_seed(seed, "domains"), null=0
         )
         scores = {
-            "shifted_r2": shifted_r2(north.z, codes[0], south.z, codes[1]),
+            "shifted_r2": shifted_r2(north.z, codes[0], (south.z, codes[1])).score,
             "south_r2": linear_r2(south.z, codes[1]).score,
             "domain_accuracy": found.score,
             "best_accuracy": best_accuracy(self.row.marginal.concentration or 0.0, self.row.dim),
@@ -88,25 +87,6 @@ class ShiftPlan(LossPlan):
     @property
     def _latents(self) -> dict[str, Any]:
         return {**super()._latents, "poles": "north in training, south in testing", "classifier": self.classifier_steps}
-
-
-def shifted_r2(z: Tensor, h: Tensor, z_new: Tensor, h_new: Tensor) -> float:
-    """R² of the affine map from codes to latents that was fitted on ``(z, h)`` and is scored on the new ones.
-
-    All ``(n, d)``. 1 − Σ(z − ẑ)²/Σ(z − z̄)² for each latent over the new rows, z̄ being their own mean; then the mean
-    over latents. The map extrapolates, so it may be far below zero.
-
-    >>> z = torch.linspace(0, 1, 20, dtype=torch.float64)[:, None]
-    >>> round(shifted_r2(z, 2 * z + 1, z - 5, 2 * z - 9), 6)
-    1.0
-    """
-    z, h, z_new, h_new = (x.detach().cpu().double() for x in (z, h, z_new, h_new))
-    ones = torch.ones(len(h), 1, dtype=torch.float64)
-    # gelsd: codes that lie in a plane have no unique map, and the smallest one is taken.
-    weights = torch.linalg.lstsq(torch.cat([h, ones], dim=1), z, driver="gelsd").solution
-    predicted = torch.cat([h_new, torch.ones(len(h_new), 1, dtype=torch.float64)], dim=1) @ weights
-    residual = (z_new - predicted).square().sum(dim=0)
-    return (1.0 - residual / (z_new - z_new.mean(dim=0)).square().sum(dim=0)).mean().item()
 
 
 def best_accuracy(concentration: float, dim: int) -> float:
