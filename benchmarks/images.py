@@ -4,10 +4,12 @@
     python benchmarks/images.py --rows 1b --only step,parts    parts of it: step, pairs, parts
     python benchmarks/images.py --autotune                     let cuDNN try its algorithms out first
     python benchmarks/images.py --device cpu --budget smoke    a few small steps on the CPU
+    python benchmarks/images.py --device cpu --search tree     snapping alone: tree, exact, faiss
 
 ``step``: milliseconds of a whole step, captured as in training, on pools that are smaller than in training, and what
 all steps of that size would take. ``pairs``: of drawing a batch alone, not captured. ``parts``: the ten kernels that
-take most of a step's time. Median over blocks of steps, warm.
+take most of a step's time. Median over blocks of steps, warm. ``--search``: seconds until pairs can be
+snapped to 250,000 latents, and for 512 pairs.
 """
 
 from __future__ import annotations
@@ -26,18 +28,41 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: i
 
 import torch  # noqa: E402
 
+from identica.distributions import Conditional, TruncatedNormal  # noqa: E402
 from identica.experiments.three_d_ident.budgets import Resolution  # noqa: E402
-from identica.experiments.three_d_ident.plan import ImagePlan  # noqa: E402
+from identica.experiments.three_d_ident.plan import ImagePlan, latents_of, marginal  # noqa: E402
 from identica.experiments.three_d_ident.tables import TABLE4  # noqa: E402
+from identica.processes import PairProcess, SnappedProcess  # noqa: E402
+from identica.processes.nearest import SearchName  # noqa: E402
 from identica.training import TrainState, make_step  # noqa: E402
 from identica.training.capture import WARM_UP  # noqa: E402
 
 #: Timed blocks, and steps in a block: by pixels along a side, where a step is long a few will do.
 BLOCKS = 3
+#: What is snapped, and to how many latents: the paper's.
+PAIRS, LATENTS = 512, 250_000
 
 
 def steps_of(size: int) -> int:
     return 30 if size <= 64 else 10
+
+
+def _seconds(work: Callable[[], object], count: int, device: torch.device) -> float:
+    """The median over blocks of ``count`` calls, of one call."""
+    blocks = []
+    for _ in range(BLOCKS):
+        _wait(device)
+        begin = time.perf_counter()
+        for _ in range(count):
+            work()
+        _wait(device)
+        blocks.append((time.perf_counter() - begin) / count)
+    return statistics.median(blocks)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 @dataclass
@@ -60,19 +85,7 @@ class Bench:
 
     def seconds(self, work: Callable[[], object], count: int) -> float:
         """The median over blocks of ``count`` calls, of one call."""
-        blocks = []
-        for _ in range(BLOCKS):
-            self._wait()
-            begin = time.perf_counter()
-            for _ in range(count):
-                work()
-            self._wait()
-            blocks.append((time.perf_counter() - begin) / count)
-        return statistics.median(blocks)
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
+        return _seconds(work, count, self.device)
 
     def step(self) -> str:
         """Captured after the first few, where that is possible; a warning says where it is not."""
@@ -84,7 +97,7 @@ class Bench:
             begin = time.perf_counter()
             for _ in range(WARM_UP + 1):
                 advance()
-            self._wait()
+            _wait(self.device)
         first, each = time.perf_counter() - begin, self.seconds(advance, steps_of(self.resolution.size))
         memory = torch.cuda.max_memory_allocated() / 2**30 if self.device.type == "cuda" else 0.0
         images = 2 * self.config.batch_size / each
@@ -123,6 +136,22 @@ class Bench:
         return f"parts {total / 1e3:8.2f} ms in all{''.join(lines)}"
 
 
+def search(name: SearchName, device: torch.device) -> str:
+    """Both views of a batch moved to the nearest latent, without pictures."""
+    snapped = SnappedProcess(
+        PairProcess(marginal(), Conditional(TruncatedNormal, scale=0.1, low=-1.0, high=1.0)).to(device),
+        latents_of("train", LATENTS),
+        search=name,
+    )
+    begin = time.perf_counter()
+    snapped.indices(1, 0)  # makes the search
+    _wait(device)
+    made = time.perf_counter() - begin
+    generator = torch.Generator(device).manual_seed(0)
+    each = _seconds(lambda: snapped.indices(PAIRS, generator), 2, device)
+    return f"search {name:<6} made in {made:6.2f} s, {PAIRS} pairs in {each:7.4f} s  ({LATENTS:,} latents)"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
@@ -131,10 +160,16 @@ def main() -> None:
     parser.add_argument("--sizes", help="only these, of those that the budget trains at")
     parser.add_argument("--only", default="step,pairs,parts")
     parser.add_argument("--autotune", action="store_true")
+    parser.add_argument("--search", help="tree, exact or faiss, or several: time snapping alone")
     arguments = parser.parse_args()
     torch.backends.cudnn.benchmark = arguments.autotune
     device = torch.empty(0, device=arguments.device).device
     where = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    if arguments.search:
+        print(f"Snapping on {where}, PyTorch {torch.__version__}")
+        for name in arguments.search.split(","):
+            print(search(name, device), flush=True)
+        return
     print(f"Steps on images on {where}, PyTorch {torch.__version__}, autotune {arguments.autotune}")
     for number in arguments.rows.split(","):
         plan = TABLE4.plan(TABLE4.row(number), arguments.budget, arguments.device)

@@ -46,8 +46,16 @@ def psnr(ours: Tensor, theirs: Tensor) -> Tensor:
     return 10.0 * (255.0**2 / error).log10()
 
 
-def compare(references: Path, quality: str, device: str) -> None:
-    for folder in sorted(path.parent for path in references.glob("*/latents.npy")):
+def folders_of(references: Path) -> list[Path]:
+    """Those with reference pictures; without any there is nothing to compare with."""
+    found = sorted(path.parent for path in references.glob("*/latents.npy"))
+    if not found:
+        raise SystemExit(f"{references} has no folder with latents.npy and pictures NN.png: nothing to compare with.")
+    return found
+
+
+def compare(folders: list[Path], quality: str, device: str) -> None:
+    for folder in folders:
         latents, pictures = read_references(folder)
         scene = ThreeDIdentScene(pictures.shape[-1], quality=quality)  # type: ignore[arg-type]
         values = psnr(scene.render(latents.to(device)).cpu(), pictures)
@@ -110,11 +118,12 @@ def main() -> None:
     chosen, device = arguments.only.split(","), arguments.device
     resolutions = [int(number) for number in arguments.resolutions.split(",")]
     batch = arguments.batch or BATCH[device]
+    folders = folders_of(arguments.references) if arguments.references else []
     where = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     print(f"3DIdent on {where}, PyTorch {torch.__version__}")
     for part, quality in (("psnr", "standard"), ("high", "high")):
-        if part in chosen and arguments.references:
-            compare(arguments.references, quality, device)
+        if part in chosen:
+            compare(folders, quality, device)
     if "speed" in chosen:
         for resolution in resolutions:
             speed(resolution, "standard", device, batch * (4 if resolution <= 64 else 1), REPETITIONS[device])

@@ -12,7 +12,7 @@ import torch
 
 from identica.cli.app import run
 from identica.data import ThreeDIdent
-from identica.render import FACTORS, ThreeDIdentScene
+from identica.render import FACTORS, VERSION, ThreeDIdentScene
 from identica.report.factor_sheet import draw_factor_sheet, traversal
 
 SMALL = ("--resolution", "16", "--device", "cpu")
@@ -35,7 +35,8 @@ def test_a_data_set_is_written_and_continued(tmp_path: Path, capsys: pytest.Capt
     assert run([*arguments, "--quiet"]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "train")
     assert torch.equal(ThreeDIdent(tmp_path, split="train").images(), data.images())
-    assert json.loads((tmp_path / "train" / "rendering.json").read_text())["resolution"] == 16
+    settings = json.loads((tmp_path / "train" / "rendering.json").read_text())
+    assert (settings["resolution"], settings["version"]) == (16, VERSION)
 
 
 @pytest.mark.parametrize("split", ["../elsewhere", "..", "a/b", "/tmp", ""])
@@ -62,7 +63,10 @@ def test_mistakes_get_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["render", "sheet", "--engine", "povray"], "There are: ours, blender."),
         (["render", "sheet", "--out", str(tmp_path / "a.txt"), "--values", "2", *SMALL], "a .png, .pdf or .svg file"),
         (["render", "3dident", "--n", "1", "--out", str(tmp_path / "file"), *SMALL], "is a file, and the images need"),
-        (["render", "3dident", "--n", "2", "--out", str(tmp_path / "set"), *SMALL], "was written with other settings"),
+        (
+            ["render", "3dident", "--n", "2", "--out", str(tmp_path / "set"), *SMALL],
+            "other settings (n was 1 and is now 2)",
+        ),
         (["render", "sheet", "--quality", "best", *SMALL], "quality must be one of standard, high"),
     ):
         assert run(arguments) == 2
@@ -79,6 +83,28 @@ def test_blender_is_asked_for_in_a_sentence(
     assert error.startswith("Error: The package 'bpy' is not installed; install it with")
 
 
+def test_blender_saves_every_image_when_it_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It takes seconds for each: a killed command must not lose a minute's work."""
+    from identica.render import blender
+
+    class Interrupted:
+        def __init__(self, resolution: int, samples: int) -> None:
+            self.drawn = 0
+
+        def render(self, latents: torch.Tensor) -> torch.Tensor:
+            self.drawn += len(latents)
+            if self.drawn > 2:
+                raise KeyboardInterrupt
+            return torch.zeros(len(latents), 3, 16, 16, dtype=torch.uint8)
+
+    monkeypatch.setattr(blender, "BlenderScene", Interrupted)
+    assert run(["render", "3dident", "--n", "5", "--out", str(tmp_path), "--engine", "blender"]) != 0
+    assert "2 of 5 images" in capsys.readouterr().err
+    assert len(list((tmp_path / "images").iterdir())) == 2
+
+
 def test_a_sheet_shows_every_factor_at_every_value(tmp_path: Path) -> None:
     """In a scene that is black but for the factor that moves, each row brightens from left to right."""
     moved: list[torch.Tensor] = []
@@ -93,6 +119,11 @@ def test_a_sheet_shows_every_factor_at_every_value(tmp_path: Path) -> None:
     assert matplotlib.image.imread(tmp_path / "sheet.png").shape[2] == 4
     with pytest.raises(ValueError, match="10 factors, and 2 names"):
         draw_factor_sheet(tmp_path / "sheet.png", render, ("a", "b"))
+
+
+def test_a_sheet_of_small_pictures_is_small(tmp_path: Path) -> None:
+    assert run(["render", "sheet", "--out", str(tmp_path / "sheet.png"), "--values", "2", *SMALL, "--quiet"]) == 0
+    assert matplotlib.image.imread(tmp_path / "sheet.png").shape[:2] == (75 * 114 // 10, 75 * 36 // 10)
 
 
 @pytest.mark.slow

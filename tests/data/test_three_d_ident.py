@@ -107,6 +107,16 @@ def test_latents_outside_their_range_are_named(folder: Path, name: str, values: 
         ThreeDIdent(folder)
 
 
+def test_both_files_must_say_the_same(folder: Path) -> None:
+    latents = np.load(folder / "latents.npy")
+    np.save(folder / "latents.npy", latents.astype(np.float64) * (1 + 1e-7))  # rounding
+    assert len(ThreeDIdent(folder)) == 7
+    latents[[2, 5]] = latents[[5, 2]]
+    np.save(folder / "latents.npy", latents)
+    with pytest.raises(DataFileError, match=r"the x of image 2 is .* in latents.npy, expected .*: 3 times the"):
+        ThreeDIdent(folder)
+
+
 def test_pickles_are_refused(folder: Path) -> None:
     np.save(folder / "latents.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(DataFileError, match="cannot be read as an array of numbers"):
@@ -141,17 +151,52 @@ def test_only_what_is_missing_is_rendered_again(folder: Path) -> None:
 
 
 def test_a_folder_begun_with_other_settings_is_refused(folder: Path) -> None:
-    with pytest.raises(ValueError, match="raw_latents.npy was written with other settings"):
+    with pytest.raises(ValueError, match="raw_latents.npy was written from other latents"):
         write_three_d_ident(folder, RAW[:6], painted)
-    with pytest.raises(ValueError, match="rendering.json was written with other settings"):
-        write_three_d_ident(folder, RAW, painted, settings={"resolution": 64})
+    with pytest.raises(ValueError, match=r"rendering.json .* other settings \(size was not given and is now 64\)"):
+        write_three_d_ident(folder, RAW, painted, settings={"size": 64, "split": None})
+    (folder / "rendering.json").write_text("{")
+    with pytest.raises(ValueError, match="rendering.json cannot be read"):
+        write_three_d_ident(folder, RAW, painted)
+
+
+@pytest.mark.parametrize("kept", ["images/000003.png", "raw_latents.npy", "latents.npy"])
+def test_a_folder_from_elsewhere_is_refused_and_left_alone(folder: Path, kept: str) -> None:
+    """A picture that lies there is not one of these latents, only because it has the right name."""
+    for path in [*folder.iterdir(), *(folder / "images").iterdir()]:
+        if path.is_file() and path != folder / kept:
+            path.unlink()
+    with pytest.raises(ValueError, match=rf"holds {kept.split('/')[0]} but no rendering.json"):
+        write_three_d_ident(folder, RAW, painted)
+    assert [path for path in folder.rglob("*") if path.is_file()] == [folder / kept]
+
+
+def test_what_killed_writers_left_is_cleared_away_and_what_living_ones_write_is_not(folder: Path) -> None:
+    nobody = subprocess.Popen([sys.executable, "-c", ""])
+    nobody.wait()
+    for process in (nobody.pid, os.getpid()):
+        (folder / f".writing.{process}.abc").mkdir()
+        (folder / f".writing.{process}.abc" / "000001.png").write_bytes(b"half")
+        (folder / f".latents.npy.{process}.abc").write_bytes(b"half")
+    write_three_d_ident(folder, RAW, painted)
+    left = sorted(path.name for path in folder.glob(".*"))
+    assert left == [f".latents.npy.{os.getpid()}.abc", f".writing.{os.getpid()}.abc"]
 
 
 def test_latents_that_are_none_get_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"shape \(n, 10\), not \(7, 9\)"):
-        write_three_d_ident(tmp_path, RAW[:, :9], painted)
-    with pytest.raises(ValueError, match=r"lie in \[-1, 1\]"):
-        write_three_d_ident(tmp_path, 2 * RAW, painted)
+    for latents, said in (
+        (RAW[:, :9], r"the shape \(B, 10\), .*, not \(7, 9\)"),
+        (2 * RAW, r"lie in \[-1, 1\], but row 0"),
+        (RAW[:0], "at least one row"),
+        (RAW.tolist(), "a tensor of floating numbers, not list"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            write_three_d_ident(tmp_path / "set", latents, painted)  # type: ignore[arg-type]
+    assert not (tmp_path / "set").exists()
+
+
+def test_latents_may_be_an_array(folder: Path) -> None:
+    assert write_three_d_ident(folder, RAW.numpy(), painted) == 0
 
 
 KILLED = """
@@ -180,5 +225,5 @@ def test_killed_while_writing_it_goes_on_from_there(tmp_path: Path) -> None:
     done = write_three_d_ident(
         tmp_path, raw, lambda latents: ((latents[:, :3] + 1) / 2)[:, :, None, None].expand(-1, 3, 64, 64)
     )
-    assert 0 < done <= 400 - there
+    assert 0 < done <= 400 - there and not list(tmp_path.glob("**/.*"))
     assert torch.equal(ThreeDIdent(tmp_path).images()[..., 0, 0], ((raw[:, :3] + 1) * 127.5).round().to(torch.uint8))

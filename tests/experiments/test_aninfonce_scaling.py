@@ -15,7 +15,10 @@ from identica.similarities import DotProduct
 def test_coordinates_are_those_of_the_pairs_and_of_the_recipe(experiment: LossExperiment) -> None:
     for row in experiment.rows:
         assert isinstance(row, LossRow) and row.dim == row.x["dimension"]
-        precision, widened = row.x.get("precision", 75.0), row.x.get("widened", 4.0 if row.x.get("steps") == 20_000 else 1.0)
+        precision, widened = (
+            row.x.get("precision", 75.0),
+            row.x.get("widened", 4.0 if row.x.get("steps") == 20_000 else 1.0),
+        )
         assert row.recipes["fast"]["steps"] == row.x.get("steps", 5000)
         assert set(row.conditional.precision or ()) == {precision}
         assert row.losses["infonce"].temperature == pytest.approx(widened / precision)

@@ -10,6 +10,7 @@ from identica.distributions import BoxUniform, Conditional, TruncatedNormal
 from identica.mixing import RenderedMixing, mixing_from_dict
 from identica.processes import AnchorProcess, EvaluatedOn, PairPool, PairProcess
 from identica.processes.anchors import FiniteAnchors
+from identica.render import VERSION, ThreeDIdentScene
 from identica.training import evaluate
 from tests.processes.painting import Painting
 
@@ -31,13 +32,26 @@ def test_pictures_are_drawn_in_parts() -> None:
     assert torch.equal(RenderedMixing(Painting(), chunk=3)(z), RenderedMixing(Painting())(z))
 
 
-def test_a_scene_is_asked_not_to_check_where_it_can_do_without() -> None:
+def test_a_scene_checks_the_first_pictures_and_no_training_step_waits_for_it() -> None:
     class Strict(Painting):
         def render(self, latents: torch.Tensor, *, check: bool = True) -> torch.Tensor:
-            assert not check, "the training step would wait for the device"
+            checks.append(check)
             return super().render(latents)
 
-    assert RenderedMixing(Strict())(torch.zeros(2, 10)).shape == (2, 3, 8, 8)
+    checks: list[bool] = []
+    process = PairProcess(MARGINAL, CONDITIONAL, RenderedMixing(Strict()))
+    assert checks == [True]
+    process.sample(2, generator=0)
+    assert not any(checks[1:]) and len(checks) > 1
+
+
+def test_latents_that_the_scene_does_not_have_are_refused_when_the_process_is_made() -> None:
+    wide = Conditional(TruncatedNormal, scale=0.1, low=-3.0, high=3.0)
+    mixing = RenderedMixing(ThreeDIdentScene(16))
+    for _ in range(2):  # a refusal is no reason to look away the next time
+        with pytest.raises(ValueError, match=r"The mixing failed .* latents must lie in \[-1, 1\], but row 0 has"):
+            PairProcess(BoxUniform(10, low=-3.0, high=3.0), wide, mixing)
+    assert mixing.to_dict()["version"] == VERSION
 
 
 def test_wrong_scenes_and_latents_get_a_sentence() -> None:

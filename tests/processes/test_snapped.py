@@ -12,7 +12,7 @@ from identica.distributions import BoxUniform, Conditional, TruncatedNormal
 from identica.mixing import RenderedMixing
 from identica.processes import PairProcess, Pairs, Prefetched, SnappedProcess
 from identica.processes import nearest as module
-from identica.processes.nearest import make_search
+from identica.processes.nearest import make_search, with_none_missing
 from tests.processes.painting import Painting
 
 CONDITIONAL = Conditional(TruncatedNormal, scale=0.1, low=-1.0, high=1.0)
@@ -57,6 +57,16 @@ def test_faiss_finds_nearly_all() -> None:
     points, queries = latents(5000), latents(200, seed=1)
     exact = make_search(points, "exact")(queries)
     assert (make_search(points, "faiss")(queries) == exact).float().mean() > 0.8
+
+
+def test_what_an_approximate_search_does_not_find_is_looked_up() -> None:
+    points, queries = latents(30), latents(5, seed=1)
+    exact = make_search(points, "exact")(queries)
+    found = exact.clone()
+    found[1, 1] = found[3, 0] = found[3, 1] = -1
+    assert torch.equal(with_none_missing(found, queries, points), exact)
+    other = exact.flip(1)  # what was found, however well, stays
+    assert torch.equal(with_none_missing(other, queries, points), other)
 
 
 def brute_force(z: Tensor, z_pos: Tensor, points: Tensor) -> tuple[list[int], list[int]]:
@@ -106,6 +116,9 @@ def test_descriptions_tell_sets_apart_and_wrong_ones_get_a_sentence() -> None:
     assert one.to_dict() == SnappedProcess(EXACT, latents(5)).to_dict() != other.to_dict()
     with pytest.raises(ValueError, match=r"\(N, 10\), not of shape \(5, 9\)"):
         SnappedProcess(EXACT, latents(5, dim=9))
+    for search in ("exact", "tree"):
+        with pytest.raises(ValueError, match="finite latents, but row 3 has NaN or infinity"):
+            SnappedProcess(EXACT, latents(5).index_fill(0, torch.tensor([3]), torch.nan), search=search)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="5 latents and 4 observations"):
         SnappedProcess(EXACT, latents(5), torch.zeros(4, 2))
     with pytest.raises(ValueError, match="search is one of auto, exact, tree, faiss"):
@@ -154,6 +167,16 @@ def test_prefetching_does_not_change_what_is_drawn() -> None:
     for settings in ({"ahead": 3}, {"ahead": 3, "evaluate_at": 3}, {"ahead": 3, "resume_at": 4}):
         assert torch.equal(drawn_with(**settings)[0], expected)  # type: ignore[arg-type]
     assert len({tuple(batch.flatten().tolist()) for batch in expected}) == 6
+
+
+def test_a_number_seeds_a_batch_of_its_own() -> None:
+    log = Logged()
+    process = Prefetched(log, 3)
+    first, again = process.sample(4, 5), process.sample(4, 5)
+    assert torch.equal(first.z, again.z) and torch.equal(first.z, drawn_with(1)[0][0])
+    assert log.sizes == [4, 4] and process._pool is None
+    with pytest.raises(TypeError, match="a torch.Generator or a whole number"):
+        process.sample(4, "5")  # type: ignore[arg-type]
 
 
 def test_batches_are_drawn_ahead_of_time_but_not_for_evaluations() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from identica.render import FACTORS, ThreeDIdentScene
+from identica.render.distance import teapot_grid
 
 
 def latents_of(count: int, seed: int = 0) -> torch.Tensor:
@@ -39,6 +40,20 @@ def test_equal_latents_give_equal_pictures(small: ThreeDIdentScene) -> None:
     assert (small.render(latents) == pictures).all()
     assert (small.render(latents[2:3]) == pictures[2:3]).all()
     assert (ThreeDIdentScene(resolution=32).render(latents.flip(0)).flip(0) == pictures).all()
+
+
+def test_pictures_do_not_depend_on_the_precision_around_them(small: ThreeDIdentScene) -> None:
+    latents = latents_of(2)
+    pictures = small.render(latents)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(small.render(latents), pictures)
+        assert torch.equal(ThreeDIdentScene(resolution=32).render(latents), pictures)
+    try:
+        torch.set_default_dtype(torch.float64)
+        teapot_grid.cache_clear()  # the shadows' distances too
+        assert torch.equal(ThreeDIdentScene(resolution=32).render(latents), pictures)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.parametrize("resolution", [16, 33, 512])
@@ -123,6 +138,8 @@ def test_the_object_is_where_the_camera_sees_it(small: ThreeDIdentScene) -> None
         (torch.zeros(2, 10, dtype=torch.long), "floating numbers, not torch.int64"),
         (np.zeros((2, 10)), "tensor of floating numbers, not ndarray"),
         (torch.full((1, 10), 1.01), r"\[-1, 1\], but row 0 has 1.01 as its x"),
+        (torch.full((1, 10), -1.0000001), r"row 0 has -1.0000001 as its x"),
+        (torch.full((1, 10), 1.01, dtype=torch.bfloat16), r"row 0 has 1.0078125 as its x"),
         (torch.tensor([[0.0] * 7 + [math.nan, 0.0, 0.0]]), "row 0 has nan as its object hue"),
         (torch.tensor([[0.0] * 10, [0.0] * 6 + [-math.inf, 0, 0, 0]]), "row 1 has -inf as its spotlight angle"),
     ],
@@ -138,5 +155,6 @@ def test_bad_settings() -> None:
             ThreeDIdentScene(resolution)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="quality must be one of standard, high, not 'best'"):
         ThreeDIdentScene(quality="best")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"dtype must be torch.uint8 or a floating dtype, not torch.int64"):
-        ThreeDIdentScene(16).render(torch.zeros(1, 10), dtype=torch.int64)
+    for dtype, said in ((torch.int64, "torch.int64"), ("uint8", "'uint8'")):
+        with pytest.raises(ValueError, match=f"dtype must be torch.uint8 or a floating dtype, not {said}"):
+            ThreeDIdentScene(16).render(torch.zeros(1, 10), dtype=dtype)  # type: ignore[arg-type]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 WHAT = ("3dident", "sheet")
 ENGINES = ("ours", "blender")
+#: To the inch of a sheet: with fewer its text could not be read.
+LEAST_DOTS = 75
 
 
 def render(
@@ -49,42 +51,43 @@ def render(
         if given not in known:
             raise ValueError(no_such(kind, given, known))
     size = resolution or (128 if what == "sheet" else 224)
-    draw, settings = _renderer(engine, size, quality, samples, device)
+    draw, settings, batch = _renderer(engine, size, quality, samples, device)
     if what == "sheet":
-        path = _sheet(out or Path("factors.png"), draw, values)
+        path = _sheet(out or Path("factors.png"), draw, values, size)
     else:
         if split is not None and (split != Path(split).name or split in ("", ".", "..")):
             raise ValueError(f"--split is the name of a folder below --out, such as train, not {split!r}.")
-        path = _data_set((out or Path("3dident")) / (split or ""), draw, settings, n, split, seed, quiet)
+        path = _data_set((out or Path("3dident")) / (split or ""), draw, settings, batch, n, split, seed, quiet)
     if quiet:
         print(path)
 
 
 def _renderer(
     engine: str, resolution: int, quality: str, samples: int, device: str
-) -> tuple[Callable[[Tensor], Tensor], dict[str, Any]]:
-    """What turns latents into pictures, and what it depends on."""
+) -> tuple[Callable[[Tensor], Tensor], dict[str, Any], int]:
+    """What turns latents into pictures, what it depends on, and after how many pictures they are saved."""
     from identica.experiments.running.provenance import choose_device
 
     if engine == "blender":
         from identica.render.blender import BlenderScene
 
         blender = BlenderScene(resolution, samples)
-        return blender.render, {"engine": engine, "resolution": resolution, "samples": samples}
-    from identica.render import ThreeDIdentScene
+        return blender.render, {"engine": engine, "resolution": resolution, "samples": samples}, 1  # it takes seconds
+    from identica.render import VERSION, ThreeDIdentScene
 
     place = choose_device(device)
     scene = ThreeDIdentScene(resolution, quality)  # type: ignore[arg-type]
-    settings = {"engine": engine, "resolution": resolution, "quality": quality}
-    return lambda latents: scene.render(latents.to(place)), settings
+    settings = {"engine": engine, "version": VERSION, "resolution": resolution, "quality": quality}
+    return lambda latents: scene.render(latents.to(place)), settings, 64
 
 
-def _sheet(path: Path, draw: Callable[[Tensor], Tensor], values: int) -> Path:
+def _sheet(path: Path, draw: Callable[[Tensor], Tensor], values: int, size: int) -> Path:
+    """A picture is about an inch wide on it: with a dot for each of its pixels nothing is blown up."""
     from identica.render import FACTORS
     from identica.report.factor_sheet import draw_factor_sheet
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    draw_factor_sheet(path, draw, FACTORS, values=values)
+    draw_factor_sheet(path, draw, FACTORS, values=values, dpi=max(LEAST_DOTS, size))
     return path
 
 
@@ -92,6 +95,7 @@ def _data_set(
     folder: Path,
     draw: Callable[[Tensor], Tensor],
     settings: dict[str, Any],
+    batch: int,
     n: int,
     split: str | None,
     seed: int,
@@ -112,6 +116,7 @@ def _data_set(
                 latents,
                 draw,
                 settings={**settings, "n": n, "split": split, "seed": seed},
+                batch=batch,
                 on_progress=on_progress,
             )
         except KeyboardInterrupt:

@@ -37,7 +37,8 @@ class ThreeDIdent:
     root: the folder with ``images``, ``latents.npy`` and ``raw_latents.npy``; with ``split``, the folder above it,
         as in ``ThreeDIdent("3dident", split="train")``.
 
-    There must be as many images as rows of factors, numbered from 0 without gaps, and every factor in its range.
+    There must be as many images as rows of factors, numbered from 0 without gaps, every factor in its range, and both
+    files of factors must say the same.
     Images are read when they are asked for; one that cannot be read is named. Errors are :class:`DataFileError`,
     a ``ValueError``.
 
@@ -66,6 +67,7 @@ class ThreeDIdent:
                 f"{self.root} holds {said}; expected as many of each. It is incomplete: copy it again, or let "
                 "'identica render 3dident' finish what it was writing."
             )
+        _require_one_meaning(self.root, self.raw_latents, self.latents)
         self.size: tuple[int, int] = read_png(self._paths[0]).shape[:2]
 
     def __len__(self) -> int:
@@ -146,6 +148,18 @@ def _read_latents(path: Path, most: npt.NDArray[np.float64]) -> npt.NDArray[np.f
             f"{-most[column]:g} and {most[column]:g}. The file is damaged or of another data set."
         )
     return np.clip(values, -most, most).astype(np.float32)
+
+
+def _require_one_meaning(root: Path, raw: Tensor, latents: Tensor) -> None:
+    """Both files hold the same factors, up to rounding: of other sets, or in another order, they would not."""
+    apart = (physical(raw.double()) - latents).abs() > _ROUNDING * torch.tensor(PHYSICAL, dtype=torch.float64)
+    if bool(apart.any()):
+        row, column = apart.nonzero()[0].tolist()
+        unit, here, there = PHYSICAL[column], float(raw[row, column]), float(latents[row, column])
+        raise DataFileError(
+            f"{root}: the {FACTORS[column]} of image {row} is {there:g} in latents.npy, expected {here * unit:g}: "
+            f"{unit:g} times the {here:g} in raw_latents.npy. The two belong to different data sets: copy both again."
+        )
 
 
 def _numbered_images(folder: Path) -> list[Path]:

@@ -5,27 +5,33 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from identica.data.png import is_whole, write_png
+from identica.data.png import Pixels, is_whole, write_png
 from identica.data.three_d_ident import physical
-from identica.render import FACTORS
-from identica.training.checkpoint import write_atomically
+from identica.render import check_latents
+from identica.training.checkpoint import is_alive, write_atomically
 
 Render = Callable[[Tensor], Tensor]
 SETTINGS = "rendering.json"
+_DESK = ".writing."
+_WHAT_TO_DO = "give the ones it was begun with to finish that folder, or choose another folder."
 
 
 def write_three_d_ident(
     folder: str | os.PathLike[str],
-    raw_latents: Tensor,
+    raw_latents: Tensor | npt.NDArray[np.floating[Any]],
     render: Render,
     *,
     settings: dict[str, Any] | None = None,
@@ -37,32 +43,31 @@ def write_three_d_ident(
 
     render: latents ``(b, 10)`` to images ``(b, 3, H, W)``, bytes or numbers in [0, 1].
     settings: what the images depend on besides the latents, as plain data; kept beside them. A folder that was begun
-        with other settings or other latents is refused.
+        with other settings or other latents is refused, and so is one that was not written here.
     threads: that compress images, six milliseconds for one of 224 pixels; all cores unless given.
     on_progress: called with the number of images that are there, first with those found from before.
 
-    Every file is written under another name and renamed when it is whole: killed at any moment, it goes on from there
-    when called again.
+    Every file is written elsewhere and renamed when it is whole: killed at any moment, it goes on from there when
+    called again, and what was half written is cleared away.
     """
-    folder = Path(folder)
-    if raw_latents.ndim != 2 or raw_latents.shape[1] != len(FACTORS) or not len(raw_latents):
-        raise ValueError(f"3DIdent has latents of shape (n, {len(FACTORS)}), not {tuple(raw_latents.shape)}.")
-    if not bool((raw_latents.abs() <= 1).all()):
-        raise ValueError("The latents of 3DIdent lie in [-1, 1]; these do not.")
-    (folder / "images").mkdir(parents=True, exist_ok=True)
-    raw = raw_latents.detach().cpu().float()
-    _keep(folder / SETTINGS, json.dumps(settings or {}, indent=1, sort_keys=True).encode() + b"\n")
-    _keep(folder / "raw_latents.npy", _as_npy(raw))
-    _keep(folder / "latents.npy", _as_npy(physical(raw)))
+    folder, raw = Path(folder), _checked(raw_latents)
+    _begin(folder, raw.detach().cpu().float(), settings or {})
     paths = [folder / "images" / f"{number:06d}.png" for number in range(len(raw))]
     missing = [number for number, path in enumerate(paths) if not is_whole(path)]
     done = len(paths) - len(missing)
     on_progress(done)
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+    if not missing:
+        return 0
+    with _desk(folder) as desk, ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+
+        def write(path: Path, pixels: Pixels) -> None:
+            write_png(desk / path.name, pixels)
+            os.replace(desk / path.name, path)
+
         for start in range(0, len(missing), batch):
             numbers = missing[start : start + batch]
-            images = as_bytes(render(raw_latents[numbers])).permute(0, 2, 3, 1).cpu().numpy()
-            list(pool.map(write_png, [paths[number] for number in numbers], np.ascontiguousarray(images)))
+            images = as_bytes(render(raw[numbers])).permute(0, 2, 3, 1).cpu().numpy()
+            list(pool.map(write, [paths[number] for number in numbers], np.ascontiguousarray(images)))
             done += len(numbers)
             on_progress(done)
     return len(missing)
@@ -75,19 +80,84 @@ def as_bytes(images: Tensor) -> Tensor:
     return (images * 255).round_().clamp_(0, 255).to(torch.uint8)
 
 
+def _checked(raw_latents: Tensor | npt.NDArray[np.floating[Any]]) -> Tensor:
+    raw = torch.from_numpy(raw_latents) if isinstance(raw_latents, np.ndarray) else raw_latents
+    check_latents(raw)
+    if not len(raw):
+        raise ValueError("A data set has at least one row of latents; these have none.")
+    return raw
+
+
 def _as_npy(values: Tensor) -> bytes:
     file = io.BytesIO()
     np.save(file, values.numpy(), allow_pickle=False)
     return file.getvalue()
 
 
-def _keep(path: Path, content: bytes) -> None:
-    """Write a file that must not change afterwards: one that is there already must say the same."""
-    if path.exists():
-        if path.read_bytes() != content:
+# The folder, which may be there already
+
+
+def _begin(folder: Path, raw: Tensor, settings: dict[str, Any]) -> None:
+    """Everything but the images: compare what is there, then write what is not."""
+    described = json.dumps(settings, indent=1, sort_keys=True)
+    arrays = {"raw_latents.npy": _as_npy(raw), "latents.npy": _as_npy(physical(raw))}
+    _require_the_same(folder, json.loads(described), arrays)
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    _clear_half_written(folder)
+    # The settings come first: whatever lies beside them was written here
+    for name, content in {SETTINGS: f"{described}\n".encode(), **arrays}.items():
+        if not (folder / name).exists():
+            write_atomically(folder / name, content)
+
+
+def _require_the_same(folder: Path, settings: dict[str, Any], arrays: dict[str, bytes]) -> None:
+    """Refuse a folder that was begun otherwise, or elsewhere, before anything is written into it."""
+    path = folder / SETTINGS
+    if not path.exists():
+        found = [name for name in arrays if (folder / name).exists()]
+        found += ["images"] if any((folder / "images").glob("*.png")) else []
+        if found:
             raise ValueError(
-                f"{path} was written with other settings: give the ones it was begun with to finish that folder, or "
-                "choose another folder."
+                f"{folder} holds {' and '.join(found)} but no {SETTINGS}: nobody can tell how they were made. Choose "
+                "another folder."
             )
         return
-    write_atomically(path, content)
+    if differences := _differences(path, settings):
+        raise ValueError(f"{path} was written with other settings ({'; '.join(differences)}): {_WHAT_TO_DO}")
+    for name, content in arrays.items():
+        if (folder / name).exists() and (folder / name).read_bytes() != content:
+            raise ValueError(f"{folder / name} was written from other latents: {_WHAT_TO_DO}")
+
+
+def _differences(path: Path, settings: dict[str, Any]) -> list[str]:
+    """``["resolution was 64 and is now 224"]``."""
+    try:
+        before = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}): delete it with its folder, or choose another.") from error
+    if not isinstance(before, dict):
+        raise ValueError(f"{path} holds no settings: choose another folder.")
+    both = ((name, before.get(name), settings.get(name)) for name in sorted(before.keys() | settings.keys()))
+    return [f"{name} was {_said(old)} and is now {_said(new)}" for name, old, new in both if old != new]
+
+
+def _said(value: Any) -> str:
+    return "not given" if value is None else str(value)
+
+
+@contextmanager
+def _desk(folder: Path) -> Iterator[Path]:
+    """A folder where this process writes images, to be moved to their places when they are whole."""
+    with tempfile.TemporaryDirectory(prefix=f"{_DESK}{os.getpid()}.", dir=folder) as name:
+        yield Path(name)
+
+
+def _clear_half_written(folder: Path) -> None:
+    """Remove what killed writers left; what a living one writes is its own."""
+    for left in folder.glob(f"{_DESK}*.*"):
+        if not is_alive(left.name.split(".")[-2]):
+            shutil.rmtree(left, ignore_errors=True)
+    for name in (SETTINGS, "raw_latents.npy", "latents.npy"):
+        for left in folder.glob(f".{name}.*.*"):
+            if not is_alive(left.name.split(".")[-2]):
+                left.unlink(missing_ok=True)

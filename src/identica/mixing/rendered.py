@@ -24,8 +24,8 @@ class Renderer(Protocol):
 class RenderedMixing(Mixing):
     """g(z) = a picture of the scene that z describes: ``(n, dim) -> (n, 3, H, W)``.
 
-    scene: with ``render(latents)``. If that takes ``check=False``, it is told so: a process draws no latents outside
-        its space, and a training step must not wait for a look at them.
+    scene: with ``render(latents)``. If that takes ``check=False``, it is told so after the first pictures, those that a
+        process draws when it is made: a training step must not wait for a look at its latents.
     dim: number of latents; ten in 3DIdent.
     chunk: how many pictures are drawn at once, which bounds the memory.
 
@@ -43,20 +43,23 @@ class RenderedMixing(Mixing):
             )
         self.scene, self.dim = scene, whole_number(dim, "dim, the number of latents,")
         self.chunk = whole_number(chunk, "chunk, the pictures drawn at once,")
-        self._settings = {"check": False} if "check" in inspect.signature(scene.render).parameters else {}
+        self._checks = "check" in inspect.signature(scene.render).parameters
+        self._checked = False
 
     @torch.no_grad()
     def forward(self, z: Tensor) -> Tensor:
         """``z: (n, dim)`` to pictures ``(n, 3, H, W)``."""
         if z.ndim != 2 or z.shape[-1] != self.dim:
             raise ValueError(f"This mixing takes latents of shape (n, {self.dim}), not {tuple(z.shape)}.")
-        if len(z) <= self.chunk:
-            return self.scene.render(z, **self._settings)
-        return torch.cat([self.scene.render(part, **self._settings) for part in z.split(self.chunk)])
+        settings = {"check": not self._checked} if self._checks else {}
+        parts = [self.scene.render(part, **settings) for part in z.split(self.chunk)]
+        self._checked = True
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """The scene's class, its resolution and its quality, where it has them."""
-        known = {name: getattr(self.scene, name) for name in ("resolution", "quality") if hasattr(self.scene, name)}
+        """The scene's class, and its resolution, quality and version, where it has them."""
+        names = ("resolution", "quality", "version")
+        known = {name: getattr(self.scene, name) for name in names if hasattr(self.scene, name)}
         return {"mixing": "rendered", "dim": self.dim, "scene": type(self.scene).__qualname__, **known}
 
     def extra_repr(self) -> str:

@@ -12,6 +12,8 @@ from torch import Tensor
 SearchName = Literal["auto", "exact", "tree", "faiss"]
 SEARCHES: tuple[SearchName, ...] = ("auto", "exact", "tree", "faiss")
 
+#: Inverted lists that faiss looks into at least; with a single one there might be no two points in it.
+_LEAST_LISTS = 8
 #: Distances that the exhaustive search holds at once: a GiB in single precision.
 _AT_ONCE = 2**28
 
@@ -77,7 +79,7 @@ class _Tree:
 
 
 class _Faiss:
-    """Inverted lists whose centres are found through a graph; a sixteenth of the lists is searched."""
+    """Inverted lists whose centres are found through a graph; a sixteenth of the lists is searched, at least eight."""
 
     def __init__(self, points: Tensor, threads: int | None) -> None:
         try:
@@ -95,8 +97,19 @@ class _Faiss:
             faiss.omp_set_num_threads(threads)
         self.index.train(rows)
         self.index.add(rows)
-        self.index.nprobe = max(1, lists // 16)
+        self.index.nprobe = min(lists, max(_LEAST_LISTS, lists // 16))
+        self.points = torch.from_numpy(rows)
 
     def __call__(self, queries: Tensor) -> Tensor:
-        _, index = self.index.search(np.ascontiguousarray(queries.detach().cpu().float().numpy()), 2)
-        return torch.from_numpy(np.asarray(index, dtype=np.int64)).to(queries.device)
+        asked = queries.detach().cpu().float().contiguous()
+        _, index = self.index.search(asked.numpy(), 2)
+        found = torch.from_numpy(np.asarray(index, dtype=np.int64))
+        return with_none_missing(found, asked, self.points).to(queries.device)
+
+
+def with_none_missing(found: Tensor, queries: Tensor, points: Tensor) -> Tensor:
+    """The indices ``found: (n, 2)``; where some are −1, because lists held too few points, by comparing with all."""
+    lacking = (found < 0).any(dim=1)
+    if not bool(lacking.any()):
+        return found
+    return found.masked_scatter(lacking[:, None], _Exhaustive(points)(queries[lacking]))

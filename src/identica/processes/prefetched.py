@@ -11,6 +11,7 @@ from torch.types import Device
 from torch.utils import _pytree as pytree
 
 from identica._numbers import whole_number
+from identica._randomness import Randomness, as_generator
 from identica.processes.anchors import DrawsPairs
 
 #: One number of this range seeds the generator of each batch.
@@ -37,15 +38,21 @@ class Prefetched:
         self._last: tuple[int, int] | None = None
         self._pool: ThreadPoolExecutor | None = None
 
-    def sample(self, n: int, generator: torch.Generator) -> Any:
-        """The batch of the generator's next number, from the queue if it is there."""
-        n, seed = whole_number(n, "n", least=0), _next_seed(generator)
+    def sample(self, n: int, generator: Randomness) -> Any:
+        """The batch of the generator's next number, from the queue if it is there; a seed has but one batch."""
+        n, alone = whole_number(n, "n", least=0), not isinstance(generator, torch.Generator)
+        generator = as_generator(generator)
+        seed = _next_seed(generator)
+        if alone:
+            return self._placed(self._draw(n, seed))
         caller = (id(generator), n)
         batch = self._take(seed) if caller == self._owner else None
         if caller in (self._owner, self._last):  # asked twice: a loop, and not an evaluation between two steps
             self._look_ahead(caller, generator)
         self._last = caller
-        pairs = self._draw(n, seed) if batch is None else batch.result()
+        return self._placed(self._draw(n, seed) if batch is None else batch.result())
+
+    def _placed(self, pairs: Any) -> Any:
         return pytree.tree_map(lambda part: part.to(self.device, non_blocking=True), pairs)
 
     def _take(self, seed: int) -> Future[Any] | None:

@@ -55,6 +55,9 @@ class SnappedProcess:
                 f"SnappedProcess takes at least two latents of the process, (N, {process.dim}), not of shape "
                 f"{tuple(latents.shape)}."
             )
+        if not bool(latents.isfinite().all()):
+            row = int((~latents.isfinite()).any(dim=1).nonzero()[0])
+            raise ValueError(f"SnappedProcess takes finite latents, but row {row} has NaN or infinity; leave it out.")
         if search not in SEARCHES:
             raise ValueError(f"search is one of {', '.join(SEARCHES)}, not {search!r}.")
         self.process, self.search = process, search

@@ -59,7 +59,7 @@ def bake(mesh: Mesh, cell: float) -> DistanceGrid:
     owner = _owners(mesh, low, cell, size)
     nearest = ndimage.distance_transform_edt(owner < 0, return_distances=False, return_indices=True)
     told = torch.from_numpy(np.ravel_multi_index(tuple(nearest.reshape(3, -1)), tuple(size)))
-    axes = [torch.arange(int(n)) * cell + float(start) for n, start in zip(size, low, strict=True)]
+    axes = [torch.arange(int(n), dtype=torch.float32) * cell + float(start) for n, start in zip(size, low, strict=True)]
     x, y, z = (axis.flatten().float() for axis in torch.meshgrid(*axes, indexing="ij"))
     table, owners = _triangle_table(mesh), torch.from_numpy(owner.reshape(-1))
     values = torch.empty_like(x)
@@ -154,7 +154,7 @@ def _nearest_weights(d1: Tensor, d2: Tensor, bb: Tensor, bc: Tensor, cc: Tensor)
     """
     scale = 1.0 / (bb * cc - bc * bc)
     v, w = (cc * d1 - bc * d2) * scale, (bb * d2 - bc * d1) * scale
-    least = torch.where((v >= 0) & (w >= 0) & (v + w <= 1), -torch.inf, torch.inf)
+    least = torch.full_like(v, torch.inf).masked_fill_((v >= 0) & (w >= 0) & (v + w <= 1), -torch.inf)
     on_ab, on_ac = (d1 / bb).clamp(0, 1), (d2 / cc).clamp(0, 1)
     on_bc = ((d2 - d1 + bb - bc) / (bb + cc - 2 * bc)).clamp(0, 1)
     zero = torch.zeros_like(v)

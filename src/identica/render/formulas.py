@@ -1,7 +1,7 @@
 """What light does at a point of the scene, number by number: the formulas that every way of rendering shares.
 
 The functions know no arrays and no vectors, only numbers, which may be tensors of any one shape. They call nothing
-but one another and a handful of functions of ``xp``, which is PyTorch here and Triton's language when
+but one another and a handful of functions of ``xp``, which are PyTorch's here and those of Triton's language when
 ``triton_formulas`` compiles these same functions for the GPU. So there is one version of them, and no way for the two
 to differ. Constants stand as literals, because a kernel sees no global variables.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch as xp
+from identica.render import arithmetic as xp
 
 #: Either a tensor or a block of numbers in a kernel.
 Number = Any

@@ -152,7 +152,7 @@ def _remove_hidden(samples: list[Samples], lifts: list[float], tracer: Tracer) -
         ways.append(torch.stack([d.reshape(-1).index_select(0, chosen) for d in some.direction]))
         lengths.append(some.distance.reshape(-1).index_select(0, chosen) / tracer.cell)
     rays = torch.cat(starts, dim=1), torch.cat(ways, dim=1), torch.cat(lengths)
-    seen = torch.ones(len(rays[2]), device=rays[2].device)
+    seen = torch.ones_like(rays[2])
     seen[tracer.occluded(*rays)] = 0.0
     for some, chosen, part in zip(samples, asked, seen.split([len(chosen) for chosen in asked]), strict=True):
         some.weight.view(-1)[chosen] *= part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, get_args
+from typing import ClassVar, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -46,6 +46,9 @@ class ThreeDIdentScene:
     torch.Size([2, 3, 16, 16])
     """
 
+    #: Of the pictures; whatever describes them names it.
+    version: ClassVar[int] = VERSION
+
     def __init__(self, resolution: int = 224, quality: Quality = "standard") -> None:
         self.resolution = whole_number(resolution, "resolution", SMALLEST)
         if self.resolution > LARGEST:
@@ -66,12 +69,13 @@ class ThreeDIdentScene:
         looked at, for which a GPU has to be waited for; a training loop that drew them itself can do without.
         """
         check_latents(latents, values=check)
-        if dtype != torch.uint8 and not dtype.is_floating_point:
-            raise ValueError(f"dtype must be torch.uint8 or a floating dtype, not {dtype}.")
+        if not isinstance(dtype, torch.dtype) or (dtype != torch.uint8 and not dtype.is_floating_point):
+            raise ValueError(f"dtype must be torch.uint8 or a floating dtype, not {dtype!r}.")
         if not len(latents):
             return torch.empty(0, 3, self.resolution, self.resolution, dtype=dtype, device=latents.device)
-        renderer = self._renderer(latents.device)
-        parts = [renderer.render(place(part.float()), dtype) for part in latents.split(self._together())]
+        with torch.autocast(latents.device.type, enabled=False):  # pictures do not depend on what is around them
+            renderer = self._renderer(latents.device)
+            parts = [renderer.render(place(part.float()), dtype) for part in latents.split(self._together())]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def _together(self) -> int:
@@ -121,6 +125,12 @@ def check_latents(latents: Tensor, *, values: bool = True) -> None:
         return
     row, column = ((~((latents >= -1.0) & (latents <= 1.0))).nonzero()[0]).tolist()
     raise ValueError(
-        f"latents must lie in [-1, 1], but row {row} has {latents[row, column].item():g} as its {FACTORS[column]}; "
+        f"latents must lie in [-1, 1], but row {row} has {_shortest(latents[row, column])} as its {FACTORS[column]}; "
         "divide positions by 3 and angles by pi/2 if they are in physical units."
     )
+
+
+def _shortest(number: Tensor) -> str:
+    """As few digits as tell a number from its neighbours: 1.01, but 1.0000001 where that is not 1."""
+    exact = number if number.dtype == torch.float64 else number.float()
+    return str(exact.cpu().numpy()[()])

@@ -124,7 +124,7 @@ class TorchRenderer:
         self.ground_points, self.ground_view = self._tensor(points), self._tensor(view)
         row = torch.arange(len(positions), device=self.device)
         self.ground_variant = variants(row[:, None], row[None, :]).flatten()
-        view_of_world = View(place(torch.zeros(1, 10, device=self.device)), 0)
+        view_of_world = View(place(torch.zeros(1, 10, dtype=torch.float32, device=self.device)), 0)
         sun, square, _ = view_of_world.lights()
         surface = self._ground_surface(view_of_world)
         self.open_ground = tuple(

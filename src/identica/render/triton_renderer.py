@@ -86,7 +86,7 @@ class TritonRenderer:
         batch, device = len(scenes), scenes.device
         keys = torch.full((batch, self.side, self.side), raster.EMPTY, dtype=torch.int32, device=device)
         frames = torch.full((batch, 4), 1_000_000, dtype=torch.int32, device=device)
-        ground = torch.empty(batch, 3, self.count, self.count, device=device)
+        ground = torch.empty(batch, 3, self.count, self.count, dtype=torch.float32, device=device)
         difference = torch.empty(batch, 3, self.side, self.side, dtype=torch.float16, device=device)
         size = (batch, 3, self.resolution, self.resolution)
         out = torch.empty(size, dtype=dtype, device=device)

@@ -54,7 +54,7 @@ def require_writable(out: Path) -> None:
         with tempfile.NamedTemporaryFile(dir=out):
             pass
         for left in out.glob(f".{FILE_NAME}.*.*"):
-            if not _is_alive(left.name.split(".")[-2]):  # whoever was writing it was killed
+            if not is_alive(left.name.split(".")[-2]):  # whoever was writing it was killed
                 left.unlink(missing_ok=True)
     except OSError as error:
         raise CheckpointError(
@@ -62,7 +62,8 @@ def require_writable(out: Path) -> None:
         ) from error
 
 
-def _is_alive(process: str) -> bool:
+def is_alive(process: str) -> bool:
+    """Whether a process with that number runs, ours or not."""
     try:
         os.kill(int(process), 0)
     except (ValueError, ProcessLookupError):

@@ -3,8 +3,9 @@
 The paper drew pairs from a conditional with σ = 0.1 (the default of its code; the text does not say) and moved both
 views to the nearest of 250,000 rendered latents. In ten dimensions that is far: the pairs it trained on differ by
 0.26 per coordinate, and a Laplace conditional becomes nearly Gaussian. Row 1 is therefore here under three
-labelled protocols: exact pairs with σ = 0.1, exact pairs with σ = 0.26, and pairs snapped as in the paper, which is the
-one to compare. Rows 2 to 4 have exact pairs of the spread that snapping produced; row 5 has augmented views.
+labelled protocols: pairs snapped as in the paper (1), exact pairs with σ = 0.26 (1b) and exact pairs with σ = 0.1 (1c).
+Only the first is compared with the paper; row 1b has a target of our own. Rows 2 to 4 have exact pairs of the spread
+that snapping produced; row 5 has augmented views.
 
 Table 5 has the same models: what one table has trained, the other takes over. Where pairs are exact, nothing is
 ever seen twice on purpose, and "training images" are further images of the same law.
@@ -115,7 +116,7 @@ def _row(
     pairs: Law,
     model_space: SpaceName,
     model: Law,
-    figures: _Figures,
+    figures: _Figures | None,
     metric: Literal["r2", "r2_train"],
     *,
     protocol: Protocol = "exact",
@@ -125,8 +126,9 @@ def _row(
     published: dict[Model, Published] = {
         "identity": _IDENTITY.published(metric),
         "supervised": _SUPERVISED.published(metric),
-        "contrastive": figures.published(metric),
     }
+    if figures is not None:
+        published["contrastive"] = figures.published(metric)
     return ImageRow(
         number=number,
         space="box",
@@ -148,8 +150,8 @@ def _rows(metric: Literal["r2", "r2_train"]) -> tuple[ImageRow, ...]:
     wide_laplace = laplace(round(SNAPPED_SPREAD / 2.0**0.5, 4))
     return (
         _row("1", normal(0.1), "box", normal(), _ROW1, metric, protocol="snapped", note=_SNAPPED),
-        _row("1b", wide, "box", normal(), _ROW1, metric, note=_WIDE),
-        _row("1c", normal(0.1), "box", normal(), _ROW1, metric, note=_NARROW),
+        _row("1b", wide, "box", normal(), None, metric, note=_WIDE),
+        _row("1c", normal(0.1), "box", normal(), None, metric, note=_NARROW),
         _row("2", wide, "unbounded", normal(), _ROW2, metric, note=_UNBOUNDED),
         _row("3", wide_laplace, "box", normal(), _ROW3, metric, note=_LAPLACE),
         _row("4", wide, "sphere", vmf(1), _ROW4, metric, note=_WIDE),
@@ -175,6 +177,14 @@ def _claims(mcc: str, r2: str, figures: dict[str, float]) -> tuple[Claim, ...]:
     )
 
 
+def _target() -> tuple[Claim, ...]:
+    """What we ask of exact pairs, on test images."""
+    return tuple(
+        AtLeast(f"Row 1b reaches our target: {name} of {bound} %", ("1b",), Quantity("contrastive", score), bound / 100)
+        for name, score, bound in (("R²", "r2", 96.7), ("MCC", "mcc", 98.3))
+    )
+
+
 def _experiment(
     table: str, title: str, metric: Metric, rows: tuple[ImageRow, ...], claims: tuple[Claim, ...]
 ) -> Experiment:
@@ -195,13 +205,13 @@ TABLE4 = _experiment(
     "3DIdent, scored on test images",
     "r2",
     _rows("r2"),
-    _claims("mcc", "r2", {"1": 98.31, "1b": 98.31, "3": 98.38}),
+    _target() + _claims("mcc", "r2", {"1": 98.31, "3": 98.38}),
 )
 TABLE5 = _experiment(
     "5",
     "3DIdent, scored on training images",
     "r2_train",
     _rows("r2_train"),
-    _claims("mcc_train", "r2_train", {"1": 98.85, "1b": 98.85, "3": 98.94}),
+    _claims("mcc_train", "r2_train", {"1": 98.85, "3": 98.94}),
 )
 EXPERIMENTS = (TABLE4, TABLE5)
