@@ -172,8 +172,8 @@ def train_as_in_the_table(run: dict[str, Any], device: torch.device) -> dict[str
     else:
         parts = plan.training_process(model, seed), plan.encoder(model, seed), plan.objective(model)
         trained = idt.train(*parts, plan.train_config(model), seed=plan.seed(model, seed), device=device, quiet=True)
-    process = plan.process(model, seed).to(device, torch.get_default_dtype())
-    found = idt.evaluate(process, trained, min(8192, plan.recipe.evaluation_samples), generator=1, device=device)
+    samples = min(8192, plan.recipe.evaluation_samples)
+    found = idt.evaluate(plan.process(model, seed), trained, samples, generator=1, device=device)
     data: dict[str, Any] = {
         "curve": curve_of(trained),
         "factors": shortened(found.r2.per_dimension),

@@ -224,6 +224,8 @@ def test_errors_are_sentences() -> None:
         ResidualEncoder(3, Box(3), log_odds=1e-3)
     with pytest.raises(ValueError, match="between 0 and 0.5"):
         ResidualEncoder(3, Box(3), whiten=False, log_odds=0.5)
+    with pytest.raises(ValueError, match="log_odds='1e-3'"):
+        ResidualEncoder(3, Box(3), whiten=False, log_odds="1e-3")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"length 5, but the input has shape \(4, 3\)"):
         encoder(torch.zeros(4, 3))
     with pytest.raises(ValueError, match="length of the observations"):

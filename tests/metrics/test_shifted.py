@@ -26,3 +26,5 @@ def test_other_codes_than_those_fitted_on_get_a_sentence() -> None:
     z = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
     with pytest.raises(ValueError, match="2 factors and 1 codes, those fitted on 2 and 2"):
         shifted_r2(z, z, (z, z[:, :1]))
+    with pytest.raises(TypeError, match=r"test is a tuple \(z, h\)"):
+        shifted_r2(z, z, z)  # type: ignore[arg-type]

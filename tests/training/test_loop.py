@@ -267,7 +267,9 @@ def test_codes_in_one_point_are_noticed_once(parts: Any, size: float, warnings: 
         train(process, Point(size), objective, SMALL, quiet=True)
     assert len(caught or []) == warnings
     if caught:
-        assert "From step 0 to 20" in str(caught[0].message) and "one point" in str(caught[0].message)
+        assert "From step 0 to 20 the codes of seed 0" in str(caught[0].message) and "one point" in str(
+            caught[0].message
+        )
 
 
 def test_losses_without_information_are_not_called_blind(parts: Any) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from identica._numbers import whole_number
+from identica._numbers import as_float, whole_number
 from identica._randomness import Randomness
 from identica.encoders.base import Encoder, make_linear, weight_generator
 from identica.encoders.fused import FUSED_ACTIVATIONS, product_dtype, residual_network
@@ -70,7 +70,7 @@ class ResidualEncoder(Encoder):
         blocks = whole_number(blocks, "blocks of ResidualEncoder")
         if activation not in _ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}.")
-        if log_odds and (whiten or not 0.0 < log_odds < 0.5):
+        if log_odds and (whiten or not 0.0 < as_float(log_odds) < 0.5):
             raise ValueError(
                 f"log_odds is how far inputs are kept from 0 and 1, between 0 and 0.5, with whiten=False; got "
                 f"log_odds={log_odds!r} and whiten={whiten}."

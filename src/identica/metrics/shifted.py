@@ -23,6 +23,8 @@ def shifted_r2(z: Matrix, h: Matrix, test: tuple[Matrix, Matrix]) -> Score:
     Score(1.0000, n=20, method='linear R², fitted on 20 other rows', per_dimension=(1.0000,))
     """
     z, h = as_matrices(z, h)
+    if not isinstance(test, tuple) or len(test) != 2:
+        raise TypeError(f"test is a tuple (z, h) of the new rows' factors and codes, not {type(test).__name__}.")
     z_new, h_new = as_matrices(*test)
     if (z.shape[1], h.shape[1]) != (z_new.shape[1], h_new.shape[1]):
         raise ValueError(

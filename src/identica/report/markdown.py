@@ -137,7 +137,7 @@ def _claims(block: Block) -> list[str]:
 def _points(block: Block) -> list[str]:
     """The numbers of a figure."""
     named = headings(block)
-    right = [k for k, name in enumerate(named) if name in HEADINGS[11:]]
+    right = [k for k, name in enumerate(named) if name in HEADINGS[HEADINGS.index("Off by") :]]
     return [table(named, table_rows(block), right=right)] if block.run else []
 
 

@@ -273,9 +273,9 @@ def _warn_if_blind(state: TrainState) -> None:
     blind = [abs(record.terms.get("information", math.nan)) < BLIND for record in state.history[-3:]]
     if blind == [False, True, True]:
         warnings.warn(
-            f"From step {state.history[-3].step} to {state.step} the codes told less than {BLIND} nats of which "
-            "candidate was the positive: they may all have fallen into one point, from which no gradient leads away. "
-            "Begin with a higher temperature or a smaller precision, or lower the learning rate.",
+            f"From step {state.history[-3].step} to {state.step} the codes of seed {state.seed} told less than {BLIND} "
+            "nats of which candidate was the positive: all may have fallen into one point, from which no gradient "
+            "leads away. Begin with a higher temperature or a smaller precision, or lower the learning rate.",
             stacklevel=6,
         )
 
