@@ -1,7 +1,8 @@
 """What becomes of a factor that is hard to see: other codes take its place, and what lets it through.
 
-    python benchmarks/redundancy.py --seed 1            Adam and Muon, plain, decorrelated, with a scaffold: five min.
-    python benchmarks/redundancy.py --runs muon-6,supervised --steps 3000
+    python benchmarks/redundancy.py --seed 1            Adam and Muon, plain, decorrelated, with a scaffold: six min.
+    python benchmarks/redundancy.py --runs muon-6-turned,supervised --steps 3000
+    python benchmarks/redundancy.py --runs muon-6-turned --spread 0.1 --widened 7 --self-pairs
 
 A scene without images. Of ten factors in [−1, 1]^10 seven are seen as they are; three are the angles of a teapot, R =
 Rz(γ) Ry(β) Rx(α) as in 3DIdent. One sees where its axis points, R e₃, at half of its size and its spout, R e₁,
@@ -27,11 +28,13 @@ from identica.diagnostics import redundancy
 from identica.distributions import BoxUniform, Conditional, TruncatedNormal
 from identica.encoders import Scaffold, make_head
 from identica.encoders.base import make_linear
+from identica.encoders.scaffold import FADED, fading
 from identica.metrics import linear_r2
 from identica.mixing import Mixing
+from identica.similarities import Annealed
 from identica.spaces import Box, Euclidean, Space
 
-DIM, ANGLES, SPREAD = 10, slice(3, 6), 0.26
+DIM, ANGLES = 10, slice(3, 6)
 OBSERVED, WIDTH, AXIS, SPOUT = 64, 256, 0.5, 0.2
 
 
@@ -74,11 +77,11 @@ def turned(v: Tensor, angle: Tensor) -> Tensor:
 class Perceptron(nn.Module):
     """Three layers of GELUs to the codes, and to those of a scaffold where there is one."""
 
-    def __init__(self, space: Space, scaffold: int, seed: int) -> None:
+    def __init__(self, space: Space, scaffold: int, seed: int, until: float = FADED) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         self.layers = nn.ModuleList(make_linear(before, WIDTH, generator) for before in (OBSERVED, WIDTH, WIDTH))
-        self.scaffold = Scaffold(WIDTH, scaffold, seed=generator) if scaffold else None
+        self.scaffold = Scaffold(WIDTH, scaffold, fade=fading(until), seed=generator) if scaffold else None
         self.last = make_linear(WIDTH, space.dim, generator)
         self.head = make_head(space, learn_bound=False)
 
@@ -94,11 +97,16 @@ class Perceptron(nn.Module):
 
 @dataclass(frozen=True)
 class Run:
-    """Optimiser, decorrelation and further codes; None for supervised."""
+    """Optimiser, decorrelation (None for supervised) and further codes.
+
+    turned: whether the scaffold goes after two fifths of the steps, and the temperature then falls from six times the
+        matched one, so that codes turn to the axes of the box.
+    """
 
     optimizer: Literal["adam", "muon"]
     decorrelation: float | None = 0.0
     scaffold: int = 0
+    turned: bool = False
 
 
 RUNS = {
@@ -108,27 +116,60 @@ RUNS = {
     "muon-decorrelated": Run("muon", 0.1),
     "adam-6": Run("adam", scaffold=6),
     "muon-6": Run("muon", scaffold=6),
+    "muon-6-turned": Run("muon", scaffold=6, turned=True),
     "supervised": Run("adam", None),
 }
 
 
-def train(run: Run, options: argparse.Namespace) -> str:
-    """One run; its scores as a line."""
-    pairs = Conditional(TruncatedNormal, scale=SPREAD, low=-1.0, high=1.0)
-    process = idt.PairProcess(BoxUniform(DIM, low=-1.0, high=1.0), pairs, Teapot(options.seed))
-    similarity = idt.LpSimilarity(2, 2 * SPREAD**2)
-    space: Space = Euclidean(DIM) if run.decorrelation is None else Box(DIM, low=-1.0, high=1.0)
-    loss = idt.Supervised() if run.decorrelation is None else idt.InfoNCE(similarity, decorrelation=run.decorrelation)
+def trained(run: Run, process: idt.PairProcess, options: argparse.Namespace) -> nn.Module:
+    """The encoder after all steps, in two stages if codes are turned."""
+    if run.decorrelation is None:
+        return fitted(run, process, Perceptron(Euclidean(DIM), 0, options.seed), idt.Supervised(), 1.0, options)
+    until = 0.95 if run.turned else FADED  # of the steps of the first stage
+    encoder: nn.Module = Perceptron(Box(DIM, low=-1.0, high=1.0), run.scaffold, options.seed, until)
+    similarity: idt.Similarity = idt.LpSimilarity(2, matched(options) * options.widened)
+    settings = {"decorrelation": run.decorrelation, "self_negatives": options.self_pairs}
+    if run.turned:
+        encoder = fitted(run, process, encoder, idt.InfoNCE(similarity, **settings), 0.4, options, last=False)
+        encoder.scaffold = None
+        similarity = Annealed(similarity, start=6.0)
+    rest = 0.6 if run.turned else 1.0
+    return fitted(run, process, encoder, idt.InfoNCE(similarity, **settings), rest, options)
+
+
+def fitted(
+    run: Run,
+    process: idt.PairProcess,
+    encoder: nn.Module,
+    loss: idt.Objective,
+    part: float,
+    options: argparse.Namespace,
+    last: bool = True,
+) -> nn.Module:
+    """The encoder after a part of the steps."""
+    steps = round(part * options.steps)
     config = idt.TrainConfig(
-        steps=options.steps,
+        steps=steps,
         batch_size=options.batch,
         optimizer=run.optimizer,
         lr=options.lr,
-        schedule="cosine",
-        eval_every=options.steps,
+        schedule="cosine" if last else "constant",
+        eval_every=steps,
     )
-    trained = idt.train(process, Perceptron(space, run.scaffold, options.seed), loss, config, quiet=True)
-    evaluation = idt.evaluate(process, trained.encoder, 8192, generator=1)
+    return idt.train(process, encoder, loss, config, quiet=True).encoder
+
+
+def matched(options: argparse.Namespace) -> float:
+    """The temperature that matches the pairs."""
+    return float(2 * options.spread**2)
+
+
+def scored(run: Run, options: argparse.Namespace) -> str:
+    """One run; its scores as a line."""
+    pairs = Conditional(TruncatedNormal, scale=options.spread, low=-1.0, high=1.0)
+    process = idt.PairProcess(BoxUniform(DIM, low=-1.0, high=1.0), pairs, Teapot(options.seed))
+    encoder = trained(run, process, options)
+    evaluation = idt.evaluate(process, encoder, 8192, generator=1)
     angles = ", ".join(f"{value:5.2f}" for value in evaluation.r2.per_dimension[ANGLES])
     scores = evaluation.scores
     known = redundancy(evaluation.h).largest
@@ -141,10 +182,10 @@ def train(run: Run, options: argparse.Namespace) -> str:
     if run.decorrelation is None:
         return line
     sample = process.sample(8192, 2)
-    trained.encoder.eval()
+    encoder.eval()
     with torch.no_grad():
-        codes = [trained.encoder(x).split(options.batch) for x in (sample.x, sample.x_pos)]
-    plain = idt.InfoNCE(similarity)
+        codes = [encoder(x).split(options.batch) for x in (sample.x, sample.x_pos)]
+    plain = idt.InfoNCE(idt.LpSimilarity(2, matched(options)))
     found, true = (
         sum(float(plain(a, b)) for a, b in zip(*parts, strict=True)) / len(parts[0])
         for parts in (codes, [sample.z.split(options.batch), sample.z_pos.split(options.batch)])
@@ -156,6 +197,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--spread", type=float, default=0.26, help="σ of the pairs")
+    parser.add_argument("--widened", type=float, default=1.0, help="the temperature, in units of the matched one")
+    parser.add_argument("--self-pairs", action="store_true", help="anchors among their own negatives")
     parser.add_argument("--lr", type=float, default=6e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", default=",".join(RUNS), help="some of these, separated by commas")
@@ -164,7 +208,7 @@ def main() -> None:
     if unknown := [name for name in names if name not in RUNS]:
         parser.error(f"no such run: {', '.join(unknown)}. There are {', '.join(RUNS)}.")
     for name in names:
-        print(f"seed {options.seed}  {name:<18}{train(RUNS[name], options)}", flush=True)
+        print(f"seed {options.seed}  {name:<18}{scored(RUNS[name], options)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import torch
 
 import identica as idt
 from identica.encoders import ResNetEncoder, Scaffold, encoder_from_dict
+from identica.encoders.scaffold import fading
 from identica.gradual import Gradual
 from identica.training import load
 
@@ -71,6 +72,11 @@ def test_it_is_described_and_rebuilt() -> None:
     encoder = ResNetEncoder(idt.Box(2), stem="small", scaffold=3)
     again = encoder_from_dict(encoder.to_dict())
     assert isinstance(again, ResNetEncoder) and again.scaffold is not None and again.scaffold.count == 3
+    assert again.scaffold.fade.until == 0.6 and "scaffold_until" not in again.to_dict()
+    later = encoder_from_dict(ResNetEncoder(idt.Box(2), stem="small", scaffold=3, scaffold_until=0.9).to_dict())
+    assert isinstance(later, ResNetEncoder) and later.scaffold is not None
+    assert (later.scaffold.fade.after, later.scaffold.fade.until) == (0.2, 0.9)
+    assert fading(0.1).after == 0.05  # a short one begins at once
 
 
 def test_what_it_does_not_take() -> None:

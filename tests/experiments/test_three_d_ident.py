@@ -152,26 +152,42 @@ def test_parts_fit_together_and_settings_are_plain_data(number: str) -> None:
     assert json.loads(json.dumps(made.config)) == made.config
 
 
-def test_temperatures_match_the_pairs_and_fall_once() -> None:
+def factors(made: plans.ImagePlan) -> list[tuple[float, float]]:
+    """By which the temperature is multiplied at the beginning and at the end of each stage."""
+    objectives = [stage.objective() for stage in made.stages("contrastive")]
+    similarities = [objective.similarity for objective in objectives if isinstance(objective, InfoNCE)]
+    return [(s.factor.start, s.factor.end) for s in similarities if isinstance(s, Annealed)]
+
+
+def test_temperatures_match_the_pairs_and_fall_once_when_the_scaffold_is_gone() -> None:
     fast = plan("1b")
-    first, *_, last = (stage.objective() for stage in fast.stages("contrastive"))
-    assert isinstance(first, InfoNCE) and isinstance(first.similarity, Annealed)
-    assert first.similarity.similarity.to_dict() == LpSimilarity(2, 2 * 0.26**2).to_dict()
-    assert (first.similarity.factor.start, first.similarity.factor.end) == (10.0, 1.0)
-    assert isinstance(last, InfoNCE) and isinstance(last.similarity, Annealed)
-    assert (last.similarity.factor.start, last.similarity.factor.end) == (1.0, 1.0)
-    assert [plan(number).recipe.self_negatives for number in ("1", "1b", "1c", "2", "3")] == [False] * 2 + [
-        True,
-        False,
-        False,
-    ]
-    sphere = plan("4").objective("contrastive")
-    assert isinstance(sphere, InfoNCE) and sphere.similarity.to_dict() == DotProduct(1.0).to_dict()
+    objective = fast.objective("contrastive")
+    assert isinstance(objective, InfoNCE) and isinstance(objective.similarity, Annealed)
+    assert objective.similarity.similarity.to_dict() == LpSimilarity(2, 2 * 0.26**2).to_dict()
+    assert fast.recipe.scaffold and factors(fast) == [(1.0, 1.0), (6.0, 1.0), (1.0, 1.0)]
+    plain = dataclasses.replace(fast, recipe=dataclasses.replace(fast.recipe, scaffold=0))
+    assert factors(plain) == [(6.0, 1.0), (1.0, 1.0), (1.0, 1.0)]
+    alone = dataclasses.replace(fast.recipe, resolutions=fast.recipe.resolutions[:1])
+    assert factors(dataclasses.replace(fast, recipe=alone)) == [(6.0, 1.0)]
+
+
+def test_narrow_pairs_have_a_wider_similarity_and_self_pairs() -> None:
+    assert factors(plan("1c")) == [(7.0, 7.0), (42.0, 7.0), (7.0, 7.0)]
+    with_self_pairs = [number for number in ("1", "1b", "1c", "2", "3") if plan(number).recipe.self_negatives]
+    assert with_self_pairs == ["1c"]
+
+
+def test_other_spaces_have_temperatures_that_do_not_fall() -> None:
+    for number, similarity in (("2", LpSimilarity(2, 1.0)), ("4", DotProduct(1.0)), ("5", DotProduct(1.0))):
+        made = plan(number)
+        objective = made.objective("contrastive")
+        assert isinstance(objective, InfoNCE) and objective.similarity.to_dict() == similarity.to_dict()
+        assert bool(made.recipe.scaffold) is (number == "2")  # a sphere cannot have one
 
 
 def test_small_images_come_first() -> None:
-    sizes = [stage.name for stage in plan("1b").stages("contrastive")]
-    assert sizes == ["1-64-pixels", "2-128-pixels", "3-224-pixels"]
+    names = [stage.name for stage in plan("1b").stages("contrastive")]
+    assert names == ["1-64-pixels", "2-64-pixels", "3-128-pixels"]
     assert plan("1b").train_config("contrastive").steps == sum(r.steps for r in RECIPES["fast"]["cuda"].resolutions)
 
 

@@ -17,7 +17,7 @@ from identica._numbers import whole_number
 from identica._randomness import Randomness
 from identica.encoders.base import make_linear, weight_generator
 from identica.encoders.heads import make_head
-from identica.encoders.scaffold import Scaffold
+from identica.encoders.scaffold import FADED, Scaffold, fading
 from identica.spaces import Space, Sphere
 
 Stem = Literal["large", "small"]
@@ -166,6 +166,7 @@ class ResNetEncoder(nn.Module):
     learn_bound, learn_radius: see :func:`identica.encoders.heads.make_head`.
     scaffold: so many further codes while it is trained (:class:`~identica.encoders.Scaffold`); in evaluation mode there
         are none, and ``encoder.scaffold = None`` removes them.
+    scaffold_until: the part of the steps after which they have faded.
     seed: a number or a generator for the initial weights.
 
     Images run channels-last. In evaluation mode without gradients they are encoded a thousand at a time, so that any
@@ -194,6 +195,7 @@ class ResNetEncoder(nn.Module):
         learn_radius: bool = False,
         learn_bound: bool = True,
         scaffold: int = 0,
+        scaffold_until: float = FADED,
         seed: Randomness = 0,
     ) -> None:
         super().__init__()
@@ -203,7 +205,9 @@ class ResNetEncoder(nn.Module):
         self.space, self.negative_slope = space, float(negative_slope)
         self.learn_radius, self.learn_bound = bool(learn_radius), bool(learn_bound)
         self.backbone = ResNet(depth, 10 * space.dim, stem=stem, seed=generator)
-        self.scaffold = Scaffold(10 * space.dim, scaffold, seed=generator) if scaffold else None
+        self.scaffold = (
+            Scaffold(10 * space.dim, scaffold, fade=fading(scaffold_until), seed=generator) if scaffold else None
+        )
         self.last = make_linear(10 * space.dim, space.dim, generator)
         self.head = make_head(space, learn_radius=self.learn_radius, learn_bound=self.learn_bound)
         self.register_buffer("mean", torch.zeros(3))
@@ -273,7 +277,10 @@ class ResNetEncoder(nn.Module):
             "learn_radius": self.learn_radius,
             "learn_bound": self.learn_bound,
         }
-        return settings if self.scaffold is None else {**settings, "scaffold": self.scaffold.count}
+        if self.scaffold is None:
+            return settings
+        until = self.scaffold.fade.until
+        return {**settings, "scaffold": self.scaffold.count, **({} if until == FADED else {"scaffold_until": until})}
 
 
 def colour_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -11,6 +11,14 @@ from identica.encoders.base import make_linear, weight_generator
 from identica.gradual import Gradual
 from identica.similarities import at_least_float32
 
+#: Further codes have faded after this part of the steps, unless one says otherwise.
+FADED = 0.6
+
+
+def fading(until: float = FADED) -> Gradual:
+    """1 over the first fifth of the steps, or half of those before ``until``; from ``until`` on 1/1000."""
+    return Gradual(1.0, 1e-3, until=until, after=min(0.2, until / 2))
+
 
 class Scaffold(nn.Module):
     """√w · tanh(A φ + b): so many codes beside those that count, from the same features φ, of a weight w that fades.
@@ -22,14 +30,15 @@ class Scaffold(nn.Module):
     are worth nothing. Meant for boxes and unbounded codes.
 
     count: of the further codes. features: the length of φ.
-    fade: w, 1 over the first fifth of the steps, and 1/1000 after three fifths.
+    fade: w, 1 over the first fifth of the steps, and 1/1000 after three fifths. Where further training follows that
+        has no scaffold, it may fade later.
     """
 
     def __init__(self, features: int, count: int, *, fade: Gradual | None = None, seed: Randomness = 0) -> None:
         super().__init__()
         self.count = whole_number(count, "count of a Scaffold")
         self.layer = make_linear(features, self.count, weight_generator(seed))
-        self.fade = Gradual(1.0, 1e-3, until=0.6, after=0.2) if fade is None else fade
+        self.fade = fading() if fade is None else fade
 
     def forward(self, features: Tensor) -> Tensor:
         """``(n, features) -> (n, count)``."""

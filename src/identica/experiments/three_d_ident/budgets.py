@@ -1,9 +1,10 @@
 """How much to spend on a row of Tables 4 and 5: the recipes behind the budgets' names, as data.
 
-``fast`` is our own: pairs from a pool of exact renders, small images first and large ones last, a box of fixed sides
-with a temperature that falls towards the matched one. ``paper`` is the authors' protocol: 224 pixels, batch 512, Adam
-1e-4, 200,000 steps, temperature 1, a box that learns its sides, self-pairs among the negatives. It deviates in one
-place: images are rendered when they are needed, by our own renderer.
+``fast`` is our own: Muon, large batches, pairs from a pool of exact renders, small images first and larger ones last, a
+box of fixed sides. First all factors are found, with a few codes to spare; then they are turned to the axes, by a
+temperature that falls towards the matched one (docs/3dident.md, "Factors that are hard to see"). ``paper`` is the
+authors' protocol: 224 pixels, batch 512, Adam 1e-4, 200,000 steps, temperature 1, a box that learns its sides,
+self-pairs among the negatives. It deviates in one place: images are rendered when they are needed, by our own renderer.
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ class Resolution:
 
 @dataclass(frozen=True)
 class ImageRecipe(Recipe):
-    """A recipe with what images need besides. The temperature falls during the first of the ``resolutions`` alone.
+    """A recipe with what images need besides.
 
+    resolutions: the stages of training. The temperature falls in the first of them that has no scaffold, and has its
+        last value in all others.
     depth, stem: of the ResNet.
-    scaffold: its further codes at the first resolution (contrastive only).
+    scaffold, scaffold_until: its further codes in the first stage (contrastive only), and the part of the steps of that
+        stage after which they have faded.
     decorrelation: as of :class:`~identica.objectives.InfoNCE`; not while there is a scaffold.
     rendered: the latents that pairs are snapped to, where they are.
     test_images: on which scores are computed, at the last resolution; as many training images for Table 5.
@@ -53,10 +57,16 @@ class ImageRecipe(Recipe):
     depth: int = 18
     stem: Literal["large", "small"] = "large"
     scaffold: int = 0
+    scaffold_until: float = 0.95
     decorrelation: float = 0.0
     rendered: int = 250_000
     test_images: int = 25_000
     identity_pixels: int = 16
+
+    @property
+    def falling(self) -> int:
+        """In which of the stages the temperature falls; with one stage alone in that."""
+        return min(1 if self.scaffold else 0, len(self.resolutions) - 1)
 
     @property
     def last_size(self) -> int:
@@ -90,19 +100,24 @@ _SMOKE = _recipe(
 )
 
 _FAST = _recipe(
-    Resolution(64, 10_000, 1e-3, pool=32_768, refresh=256),
-    Resolution(128, 2_000, 1e-3, pool=16_384, refresh=128),
-    Resolution(224, 1_000, 1e-3, "cosine", pool=16_384, refresh=128),
-    batch_size=512,
+    Resolution(64, 900, 4e-3, pool=32_768, refresh=512),
+    Resolution(64, 1_300, 4e-3, "cosine", pool=32_768, refresh=512),
+    Resolution(128, 500, 2e-3, "cosine", pool=16_384, refresh=512),
+    batch_size=2048,
+    optimizer="muon",
+    scaffold=6,
     precision="bf16",
     evaluations=10,
 )
 
 #: On a CPU a smaller task: 64 pixels, and hours even so.
 _FAST_CPU = _recipe(
-    Resolution(32, 4_000, 1e-3, pool=4_096, refresh=4),
+    Resolution(32, 2_000, 2e-3, pool=4_096, refresh=4),
+    Resolution(32, 2_000, 2e-3, "cosine", pool=4_096, refresh=4),
     Resolution(64, 2_000, 1e-3, "cosine", pool=2_048, refresh=4),
     batch_size=128,
+    optimizer="muon",
+    scaffold=6,
     test_images=2_000,
     identity_pixels=8,
     evaluations=10,
@@ -129,19 +144,20 @@ RECIPES: dict[str, Mapping[DeviceKind, ImageRecipe]] = {
 def recipe_of(row: ImageRow, budget: str, device: DeviceKind) -> ImageRecipe:
     """The recipe of a budget for one row.
 
-    What the loss needs was found without images, on the CPU: ten latents of a box through an invertible mixing, pairs
-    as wide for its sides as these, batch 512, 3000 steps (runs 101 to 106 of ``benchmarks/recipe.py``). Wide pairs
-    (σ = 0.26) with a temperature that falls from 10 to 1 times the matched one: R² 0.994, MCC 0.997 (to 2: 0.990,
-    0.995; with self-pairs 0.992, 0.995). Narrow ones (σ = 0.1) have too few negatives near in a batch of 512: R² 0.84;
-    with self-pairs, from 20 to 4: 0.992, 0.994 (from 10 to 2: 0.991, 0.979).
+    What the loss needs was found without images, on the CPU (``benchmarks/redundancy.py``): codes to spare (a scaffold)
+    while factors are found, at the matched temperature; then a temperature that falls from six times that. Narrow pairs
+    (σ = 0.1) have too few negatives near in a batch: self-pairs, and seven times these temperatures, as if σ were
+    0.26. Codes that may grow follow the temperature, so there it does not fall; a sphere has no scaffold.
     """
     if budget not in RECIPES:
         raise ValueError(no_such("budget", budget, RECIPES))
     recipe = RECIPES[budget][device]
-    if budget == "paper" or row.model_space == "sphere":
+    if budget == "paper":
         return recipe
+    if row.model_space == "sphere":
+        return replace(recipe, scaffold=0)
     if row.model_space != "box":
         return replace(recipe, temperature="one")
-    if row.spread < _NARROW:
-        return replace(recipe, learn_bound=False, anneal_from=20.0, anneal_to=4.0, self_negatives=True)
-    return replace(recipe, learn_bound=False, anneal_from=10.0, anneal_to=1.0)
+    narrow = row.spread < _NARROW
+    width = 7.0 if narrow else 1.0
+    return replace(recipe, learn_bound=False, anneal_from=6.0 * width, anneal_to=width, self_negatives=narrow)

@@ -156,6 +156,7 @@ class ImagePlan(BasePlan):
             stem=recipe.stem,
             learn_bound=recipe.learn_bound or not isinstance(space, Box),
             scaffold=0 if model == "supervised" else recipe.scaffold,
+            scaffold_until=recipe.scaffold_until,
             seed=derive_seed(seed, f"{model} encoder"),
         )
         pools = [resolution.pool for resolution in recipe.resolutions if resolution.pool]
@@ -171,18 +172,18 @@ class ImagePlan(BasePlan):
         return Box(DIM) if self.recipe.learn_bound else Box(DIM, low=-1.0, high=1.0)
 
     def objective(self, model: Model) -> Objective:
-        """The loss at the first resolution."""
-        return self._loss(model, first=True)
+        """The loss of the stage in which the temperature falls."""
+        return self._loss(model, self.recipe.falling)
 
-    def _loss(self, model: Model, first: bool) -> Objective:
-        """The temperature falls at the first resolution and stays where it ended; a scaffold is not decorrelated."""
+    def _loss(self, model: Model, place: int) -> Objective:
+        """Of the stage at a place. A scaffold is not decorrelated."""
         if model == "supervised":
             return Supervised()
         recipe, similarity = self.recipe, self._similarity()
         if (recipe.anneal_from, recipe.anneal_to) != (1.0, 1.0):
-            start = recipe.anneal_from if first else recipe.anneal_to
+            start = recipe.anneal_from if place == recipe.falling else recipe.anneal_to
             similarity = Annealed(similarity, start, recipe.anneal_to, recipe.anneal_until)
-        decorrelation = 0.0 if first and recipe.scaffold else recipe.decorrelation
+        decorrelation = 0.0 if recipe.scaffold and place == 0 else recipe.decorrelation
         return InfoNCE(similarity, self_negatives=recipe.self_negatives, decorrelation=decorrelation)
 
     def _similarity(self) -> Similarity:
@@ -200,7 +201,7 @@ class ImagePlan(BasePlan):
                 f"{place + 1}-{resolution.size}-pixels",
                 self._config(resolution),
                 functools.partial(self.pairs, model, resolution),
-                functools.partial(self._loss, model, place == 0),
+                functools.partial(self._loss, model, place),
                 without_scaffold if place else None,
             )
             for place, resolution in enumerate(self.recipe.resolutions)
@@ -290,7 +291,7 @@ class ImagePlan(BasePlan):
             return {"encoder": "identity", "pixels": self.recipe.identity_pixels}
         data: dict[str, Any] = {
             "encoder": self.encoder(model, 0).to_dict(),
-            "objective": self._loss(model, first=True).to_dict(),
+            "objective": self.objective(model).to_dict(),
             "train": dataclasses.asdict(self.train_config(model)),
             "resolutions": [dataclasses.asdict(resolution) for resolution in self.recipe.resolutions],
         }
