@@ -129,6 +129,14 @@ def test_hashes_tell_points_and_losses_apart_and_equal_ones_are_shared() -> None
     assert plan(FIGURE2, "3", evaluations=3, error_batches=5).config_hash == plan(FIGURE2, "3").config_hash
 
 
+def test_where_lambda_waits_other_losses_do_not() -> None:
+    made = plan(FIGURE12, "uniform")
+    assert [made.train_config(model).similarity_after for model in ("aninfonce", "tricl")] == [0.6, 0.0]
+    objective = made.objective("aninfonce")
+    assert isinstance(objective, InfoNCE) and isinstance(objective.similarity, Anisotropic)
+    assert objective.similarity.precision.tolist() == pytest.approx([25.0] * 20)
+
+
 def test_an_ensemble_has_a_precision_for_each_kind_of_pairs_and_single_losses_share_theirs() -> None:
     one = plan(FIGURE11, "1")
     process = one.process("ensemble", 0)

@@ -12,6 +12,8 @@ from identica.training.config import TrainConfig, derive_seed
         ("batch_size", 2.5, "batch_size must be a whole number"),
         ("lr", -1.0, "lr must be a finite number"),
         ("lr", float("nan"), "lr must be a finite number"),
+        ("similarity_after", 1.0, "similarity_after is a part of the steps, from 0 to below 1, not 1.0"),
+        ("similarity_after", float("nan"), "similarity_after is a part of the steps"),
         ("optimizer", "adma", "optimizer must be one of adam, adamw"),
         ("schedule", "linear", "schedule must be one of constant, cosine"),
         ("precision", "fp8", "precision must be one of fp32, tf32, bf16"),

@@ -71,6 +71,28 @@ def test_the_objectives_own_parameters_have_their_own_learning_rate(parts: Any) 
     assert not torch.equal(before_objective, weights(objective))
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_the_objectives_own_parameters_can_wait(parts: Any, schedule: Any, optimizer: Any) -> None:
+    process, encoder, objective = parts()
+    seen: list[torch.Tensor] = []
+
+    class Watch(idt.Callback):
+        def on_step(self, state: Any) -> None:
+            seen.append(weights(state.objective))
+
+    config = dataclasses.replace(SMALL, steps=10, similarity_after=0.45, schedule=schedule, optimizer=optimizer)
+    before = weights(objective)
+    train(process, encoder, objective, config, callbacks=[Watch()], quiet=True)
+    assert [torch.equal(before, now) for now in seen] == [True] * 5 + [False] * 5
+
+
+def test_a_setting_that_came_later_is_written_down_where_it_matters() -> None:
+    assert "similarity_after" not in SMALL.to_dict()
+    assert dataclasses.replace(SMALL, similarity_after=0.5).to_dict()["similarity_after"] == 0.5
+    assert SMALL.differences(SMALL.to_dict()) == []
+
+
 def test_supervised_needs_no_special_loop(parts: Any) -> None:
     process, encoder, _ = parts()
     config = dataclasses.replace(SMALL, steps=300, batch_size=256, lr=3e-3, eval_every=300)

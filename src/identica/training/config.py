@@ -25,6 +25,8 @@ class TrainConfig:
         rest: where some factors are much harder to see than others, they are found sooner.
     similarity_lr: the learning rate of what the objective itself learns (temperature, Λ̂); ten times
         ``lr`` unless given, the ratio paper B used.
+    similarity_after: that begins to learn after this part of the steps and stays where it started before. A Λ̂ that
+        starts below the truth and waits there lets the codes cover the whole sphere first (docs/aninfonce.md).
     schedule: "constant", or "cosine" decay to zero at the last step.
     eval_every, eval_samples: score the encoder on that many fresh latents every so many steps.
     checkpoint_every: write a checkpoint every so many steps (only with ``train(..., out=...)``).
@@ -44,6 +46,7 @@ class TrainConfig:
     optimizer: Optimizer = "adam"
     lr: float = 1e-4
     similarity_lr: float | None = None
+    similarity_after: float = 0.0
     schedule: Schedule = "constant"
     eval_every: int = 1000
     eval_samples: int = 4096
@@ -63,14 +66,22 @@ class TrainConfig:
             if not (math.isfinite(number) and number >= 0):
                 raise ValueError(f"{name} must be a finite number of at least 0, not {value!r}.")
             object.__setattr__(self, name, number)
+        after = as_float(self.similarity_after)
+        if not 0 <= after < 1:
+            raise ValueError(
+                f"similarity_after is a part of the steps, from 0 to below 1, not {self.similarity_after!r}."
+            )
+        object.__setattr__(self, "similarity_after", after)
         if not isinstance(self.compile, bool):
             raise ValueError(f"compile must be True or False, not {self.compile!r}.")
         for name, allowed in (("optimizer", Optimizer), ("schedule", Schedule), ("precision", Precision)):
             if getattr(self, name) not in get_args(allowed):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(allowed))}, not {getattr(self, name)!r}.")
 
-    def decay(self, step: int) -> float:
-        """What the learning rates are multiplied with at ``step``: 1 at the start."""
+    def decay(self, step: int, after: float = 0.0) -> float:
+        """What learning rates are multiplied with at ``step``: 0 before the part ``after`` of the steps, 1 at first."""
+        if step < after * self.steps:
+            return 0.0
         if self.schedule == "constant":
             return 1.0
         return 0.5 * (1.0 + math.cos(math.pi * min(step / self.steps, 1.0)))
@@ -83,6 +94,11 @@ class TrainConfig:
     def objective_lr(self) -> float:
         """The peak learning rate of the objective's own parameters."""
         return 10.0 * self.lr if self.similarity_lr is None else self.similarity_lr
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data; settings that came later are left out where they change nothing."""
+        settings = dataclasses.asdict(self)
+        return settings if self.similarity_after else {k: v for k, v in settings.items() if k != "similarity_after"}
 
     def differences(self, other: dict[str, Any]) -> list[str]:
         """Which settings differ from those in ``other``, as readable phrases."""

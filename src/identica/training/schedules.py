@@ -25,10 +25,11 @@ class Schedules:
     ) -> None:
         self._optimizer, self._numbers, self._config = optimizer, numbers, config
         self._tables: list[tuple[Tensor, Tensor]] = []
-        rates = [(group["lr"], group["peak_lr"]) for group in optimizer.param_groups]
-        if config.schedule != "constant":
-            decay = [config.decay(step) for step in range(config.steps + 1)] if _on_cuda(rates[0][0]) else []
-            self._tables += [(rate, _table(decay, rate, peak)) for rate, peak in rates if _on_cuda(rate)]
+        for group in optimizer.param_groups:
+            rate, after = group["lr"], group.get("after", 0.0)
+            if _on_cuda(rate) and (config.schedule != "constant" or after):
+                decay = [config.decay(step, after) for step in range(config.steps + 1)]
+                self._tables.append((rate, _table(decay, rate, group["peak_lr"])))
         for number, value in numbers:
             if _on_cuda(value):
                 values = [number.value_at(step / config.steps) for step in range(config.steps + 1)]
@@ -42,7 +43,7 @@ class Schedules:
                 target.copy_(table.index_select(0, index).expand(target.numel()).view(target.shape))
         for group in self._optimizer.param_groups:
             if not isinstance(group["lr"], Tensor):
-                group["lr"] = group["peak_lr"] * self._config.decay(step)
+                group["lr"] = group["peak_lr"] * self._config.decay(step, group.get("after", 0.0))
         for number, value in self._numbers:
             if not _on_cuda(value):
                 value.fill_(number.value_at(step / self._config.steps))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,10 +148,10 @@ def make_optimizer(
     stacked: whether the first dimension of all parameters numbers models that are trained together.
     """
     groups = [
-        _group(parameters, lr, matrices)
-        for parameters, lr, matrices in (
-            *((part, config.lr, matrices) for part, matrices in _parts(of_encoder, config, stacked)),
-            (of_objective, config.objective_lr, False),
+        _group(parameters, lr, more)
+        for parameters, lr, more in (
+            *((part, config.lr, more) for part, more in _parts(of_encoder, config, stacked)),
+            (of_objective, config.objective_lr, {"after": config.similarity_after}),
         )
         if parameters
     ]
@@ -170,17 +170,18 @@ def make_optimizer(
     return optimizers[config.optimizer](groups, fused=True)
 
 
-def _group(parameters: Sequence[Tensor], lr: float, matrices: bool) -> dict[str, Any]:
+def _group(parameters: Sequence[Tensor], lr: float, more: Mapping[str, Any]) -> dict[str, Any]:
     on_cuda = parameters[0].device.type == "cuda"
     rate = torch.full((), lr, device=parameters[0].device) if on_cuda else lr
-    group = {"params": list(parameters), "lr": rate, "peak_lr": lr, "capturable": on_cuda}
-    return {**group, "matrices": True} if matrices else group
+    return {"params": list(parameters), "lr": rate, "peak_lr": lr, "capturable": on_cuda, **more}
 
 
-def _parts(parameters: Sequence[Tensor], config: TrainConfig, stacked: bool) -> list[tuple[list[Tensor], bool]]:
-    """The encoder's parameters in groups, and whether those are matrices for Muon: all but the last one."""
+def _parts(
+    parameters: Sequence[Tensor], config: TrainConfig, stacked: bool
+) -> list[tuple[list[Tensor], dict[str, Any]]]:
+    """The encoder's parameters in groups; ``"matrices"`` are for Muon: all but the last one."""
     if config.optimizer != "muon":
-        return [(list(parameters), False)]
+        return [(list(parameters), {})]
     matrices = [p for p in parameters if p.ndim >= 2 + stacked][:-1]
     chosen = {id(p) for p in matrices}
-    return [(matrices, True), ([p for p in parameters if id(p) not in chosen], False)]
+    return [(matrices, {"matrices": True}), ([p for p in parameters if id(p) not in chosen], {})]

@@ -25,7 +25,8 @@ class LossRecipe(Recipe):
     """A recipe with what the losses of paper B need besides.
 
     width: in ten dimensions; it grows with the dimension up to twice that.
-    similarity_lr: the learning rate of Λ̂, of a learned τ and of TriCL's importances.
+    similarity_lr, similarity_after: the learning rate of Λ̂, of a learned τ and of TriCL's importances, and the part of
+        the steps after which Λ̂ begins to learn (AnInfoNCE alone).
     negatives, symmetric: as of :class:`~identica.objectives.InfoNCE`.
     centring: the same, for losses that learn Λ̂ alone.
     link, start: how Λ̂ is kept positive, and where it starts; as of :class:`~identica.similarities.Anisotropic`.
@@ -35,6 +36,7 @@ class LossRecipe(Recipe):
     """
 
     similarity_lr: float = 1e-2
+    similarity_after: float = 0.0
     negatives: Negatives = "anchors"
     symmetric: bool = False
     centring: float = 0.0

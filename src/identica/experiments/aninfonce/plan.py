@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -81,14 +80,16 @@ class LossPlan(BasePlan):
         return make[loss.kind]()
 
     def train_config(self, model: Model) -> TrainConfig:
-        """The training settings, the same for every loss."""
+        """The training settings, the same for every loss, but that Λ̂ alone may wait."""
         recipe = self.recipe
+        waits = self.row.losses[model].kind == "anisotropic"
         return TrainConfig(
             steps=recipe.steps,
             batch_size=recipe.batch_size,
             optimizer=recipe.optimizer,
             lr=recipe.lr,
             similarity_lr=recipe.similarity_lr,
+            similarity_after=recipe.similarity_after if waits else 0.0,
             schedule=recipe.schedule,
             eval_every=max(1, recipe.steps // recipe.evaluations),
             eval_samples=recipe.evaluation_samples,
@@ -138,7 +139,7 @@ class LossPlan(BasePlan):
         data = {
             "encoder": self.encoder(model, 0).to_dict(),
             "objective": self.objective(model).to_dict(),
-            "train": dataclasses.asdict(self.train_config(model)),
+            "train": self.train_config(model).to_dict(),
             "conditionals": [law.to_dict() for law in (self.row.conditional, *self.row.also)],
         }
         return json.loads(json.dumps(data))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -136,7 +135,7 @@ class Plan(BasePlan):
         data: dict[str, Any] = {
             "encoder": self.encoder(model, 0).to_dict(),
             "objective": self.objective(model).to_dict(),
-            "train": dataclasses.asdict(self.train_config(model)),
+            "train": self.train_config(model).to_dict(),
         }
         if model == "contrastive":
             data["conditional"] = self.row.conditional.to_dict()

@@ -292,7 +292,7 @@ class ImagePlan(BasePlan):
         data: dict[str, Any] = {
             "encoder": self.encoder(model, 0).to_dict(),
             "objective": self.objective(model).to_dict(),
-            "train": dataclasses.asdict(self.train_config(model)),
+            "train": self.train_config(model).to_dict(),
             "resolutions": [dataclasses.asdict(resolution) for resolution in self.recipe.resolutions],
         }
         if model == "contrastive":
