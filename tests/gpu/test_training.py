@@ -52,6 +52,22 @@ def test_the_captured_step_equals_the_plain_one(problem: str, monkeypatch: Any) 
             assert a["loss"] == pytest.approx(b["loss"], rel=2e-3)
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_what_the_objective_learns_can_wait(schedule: Any, optimizer: Any) -> None:
+    seen: list[list[float]] = []
+
+    class Watch(idt.Callback):
+        def on_step(self, state: TrainState) -> None:
+            assert isinstance(state.objective, idt.InfoNCE) and isinstance(state.objective.similarity, idt.Anisotropic)
+            seen.append(state.objective.similarity.precision.tolist())
+
+    config = dataclasses.replace(CONFIG, similarity_after=0.5, schedule=schedule, optimizer=optimizer)
+    train(*make("anisotropic"), config, device="cuda", callbacks=[Watch()], quiet=True)
+    moved = [precision != seen[0] for precision in seen]
+    assert moved == [False] * 30 + [True] * 30 and seen[0] == pytest.approx([1.0] * 5)
+
+
 def test_replays_never_wait_for_the_device() -> None:
     process, encoder, objective = make("laplace")
     process = process.to("cuda")

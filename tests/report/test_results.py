@@ -156,6 +156,13 @@ def test_where_rows_differ_each_value_names_its_rows() -> None:
     assert facts["Commit"] == "0123456789 (rows 1, 2); not recorded (row 5)" and facts["Precision"] == "tf32"
 
 
+def test_among_many_rows_those_that_agree_are_counted() -> None:
+    figure = find("clica/figure2")
+    rows = [made_up(figure, row, 0, commit="a" * 40 if k < 2 else COMMIT) for k, row in enumerate(figure.rows[:21])]
+    facts = dict(block(gather(rows), figure.id, "fast").facts)
+    assert facts["Commit"] == "aaaaaaaaaa (rows 1, 2); 0123456789 (19 rows)"
+
+
 def test_receipts_with_other_settings_are_mentioned_not_averaged() -> None:
     row = TABLE1.row("1")
     old = [made_up(TABLE1, row, seed, config_hash="old", scores={"contrastive": {"r2": 0.1}}) for seed in range(2)]

@@ -57,6 +57,12 @@ def test_a_logarithmic_axis_has_equal_steps_for_equal_ratios() -> None:
     assert {"10⁻⁵", "1"} >= {label for _, label in scale.labels()} - {"10⁻⁴", "0.001", "0.01", "0.1"}
 
 
+def test_a_short_logarithmic_axis_has_labels_too() -> None:
+    scale = Scale.of([10.0, 80.0], True, 0.0, 100.0)
+    assert [label for _, label in scale.labels()] == ["10", "20", "50"]
+    assert [place for place, _ in scale.labels()] == pytest.approx([scale(value) for value in (10.0, 20.0, 50.0)])
+
+
 def test_equal_axes_make_a_circle_round() -> None:
     around = tuple((math.cos(t), math.sin(t)) for t in [k * math.pi / 8 for k in range(17)])
     root = parse(picture(Curve("circle", "x", "y", (Line("", around),), equal=True)))

@@ -37,6 +37,8 @@ PLURALS = {
     "as it falls": "as they fall",
 }
 NOT_RUN = "not run"
+#: In a section of more rows than the first number, more than the second that share a commit or the like are counted.
+_MANY, _FEW = 20, 3
 #: Of a model that was trained and has nothing to show, such as one that diverged.
 NO_SCORE = "no score"
 #: Of the columns on blocks of factors with equal precision, which pairs do not tell apart (B, Thm 3.1).
@@ -141,14 +143,18 @@ class Block:
         return ", ".join(said) or "nothing to judge"
 
     def spread(self, value: Callable[[Receipt], str]) -> str:
-        """What the receipts say of one thing; where they differ, which rows say what."""
+        """What the receipts say of one thing; where they differ, which rows say what, or among many rows how many."""
         found: dict[str, dict[str, None]] = {}
         for result in self.rows:
             for receipt in result.receipts:
                 found.setdefault(value(receipt), {})[result.row.number] = None
         if len(found) <= 1:
             return next(iter(found), "–")
-        return "; ".join(f"{text} ({rows_named(list(numbers))})" for text, numbers in found.items())
+        many = len(self.run) > _MANY
+        return "; ".join(
+            f"{text} ({f'{len(numbers)} rows' if many and len(numbers) > _FEW else rows_named(list(numbers))})"
+            for text, numbers in found.items()
+        )
 
     @property
     def facts(self) -> list[tuple[str, str]]:

@@ -50,6 +50,13 @@ class Scale:
         if not self.log:
             return [(self.axis(value), number(value)) for value in ticks(self.axis.low, self.axis.high)]
         decades = range(math.ceil(self.axis.low), math.floor(self.axis.high) + 1)
+        if len(decades) < 2:  # so short an axis has room for 1, 2, 5, 10, 20 and so on
+            values = [
+                base * 10.0**power
+                for power in range(math.floor(self.axis.low), math.ceil(self.axis.high) + 1)
+                for base in (1, 2, 5)
+            ]
+            return [(self(v), number(v)) for v in values if self.axis.low <= math.log10(v) <= self.axis.high]
         every = max(1, math.ceil(len(decades) / 5))
         return [(self.axis(power), _decade(power)) for power in decades if power % every == 0]
 
