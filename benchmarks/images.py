@@ -29,7 +29,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: i
 import torch  # noqa: E402
 
 from identica.distributions import Conditional, TruncatedNormal  # noqa: E402
-from identica.experiments.three_d_ident.budgets import Resolution  # noqa: E402
 from identica.experiments.three_d_ident.plan import ImagePlan, latents_of, marginal  # noqa: E402
 from identica.experiments.three_d_ident.tables import TABLE4  # noqa: E402
 from identica.processes import PairProcess, SnappedProcess  # noqa: E402
@@ -70,16 +69,18 @@ class Bench:
     """One row at one size, ready to take steps."""
 
     plan: ImagePlan
-    resolution: Resolution
+    place: int
     device: torch.device
 
     def __post_init__(self) -> None:
-        batch = self.plan.recipe.batch_size
-        small = replace(self.resolution, pool=min(self.resolution.pool, 4 * batch))
+        self.resolution, stage = self.plan.recipe.resolutions[self.place], self.plan.stages("contrastive")[self.place]
+        self.config = stage.config
+        small = replace(self.resolution, pool=min(self.resolution.pool, 4 * self.config.batch_size))
         self.process: Any = self.plan.pairs("contrastive", small).to(self.device, torch.float32)
-        self.config = self.plan.stages("contrastive")[0].config
         encoder = self.plan.encoder("contrastive", 0)
-        self.state = TrainState.create(encoder, self.plan.objective("contrastive"), self.config, device=self.device)
+        if stage.begin is not None:
+            stage.begin(encoder)
+        self.state = TrainState.create(encoder, stage.objective(), self.config, device=self.device)
         encoder.prepare(self.process.sample(encoder.prepare_samples, self.state.generator).x)
         encoder.train()
 
@@ -174,12 +175,12 @@ def main() -> None:
     for number in arguments.rows.split(","):
         plan = TABLE4.plan(TABLE4.row(number), arguments.budget, arguments.device)
         assert isinstance(plan, ImagePlan)
-        for resolution in plan.recipe.resolutions:
+        for place, resolution in enumerate(plan.recipe.resolutions):
             if arguments.sizes and str(resolution.size) not in arguments.sizes.split(","):
                 continue
-            bench = Bench(plan, resolution, device)
+            bench = Bench(plan, place, device)
             for part in arguments.only.split(","):
-                print(f"row {number:<2} {resolution.size:>3}²  {getattr(bench, part)()}", flush=True)
+                print(f"row {number:<2} stage {place + 1}, {resolution.size:>3}²  {getattr(bench, part)()}", flush=True)
             del bench
             with contextlib.suppress(RuntimeError):
                 torch.cuda.empty_cache()

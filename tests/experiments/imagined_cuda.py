@@ -128,10 +128,10 @@ def _flat_adam(
     of_encoder: Sequence[Tensor], of_objective: Sequence[Tensor], config: TrainConfig, stacked: bool = False
 ) -> FlatAdam:
     """As :func:`identica.training.state.make_optimizer` on CUDA; Adam does not care whether parameters are stacked."""
-    both = ((of_encoder, config.lr), (of_objective, config.objective_lr))
+    both = ((of_encoder, config.lr, 0.0), (of_objective, config.objective_lr, config.similarity_after))
     groups = [
-        {"params": list(parameters), "lr": torch.full((), lr, device=DEVICE), "peak_lr": lr}
-        for parameters, lr in both
+        {"params": list(parameters), "lr": torch.full((), lr, device=DEVICE), "peak_lr": lr, "after": after}
+        for parameters, lr, after in both
         if parameters
     ]
     return FlatAdam(groups)

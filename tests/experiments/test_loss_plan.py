@@ -135,6 +135,8 @@ def test_where_lambda_waits_other_losses_do_not() -> None:
     objective = made.objective("aninfonce")
     assert isinstance(objective, InfoNCE) and isinstance(objective.similarity, Anisotropic)
     assert objective.similarity.precision.tolist() == pytest.approx([25.0] * 20)
+    described = made.config["aninfonce"]["objective"]["similarity"]
+    assert described["precision"] == [25.0] * 20  # to the last digit, on every machine: it is part of the hash
 
 
 def test_an_ensemble_has_a_precision_for_each_kind_of_pairs_and_single_losses_share_theirs() -> None:

@@ -125,7 +125,7 @@ def _content(state: TrainState, config: TrainConfig) -> tuple[dict[str, Tensor],
     }
     data = {
         "versions": {"identica": __version__, "torch": torch.__version__},
-        "config": dataclasses.asdict(config),
+        "config": config.to_dict(),
         "started_with": state.started_with,
         "encoder": describe(state.encoder),
         "objective": describe(state.objective),

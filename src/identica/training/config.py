@@ -17,7 +17,7 @@ Precision = Literal["fp32", "tf32", "bf16"]
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train. Checked when made; plain data through ``dataclasses.asdict``.
+    """How to train. Checked when made; plain data through :meth:`to_dict`.
 
     steps, batch_size: how many updates, and how many anchors each sees.
     optimizer, lr: the encoder's optimiser and its peak learning rate. With "muon" all matrices of the encoder but the
@@ -79,7 +79,7 @@ class TrainConfig:
                 raise ValueError(f"{name} must be one of {', '.join(get_args(allowed))}, not {getattr(self, name)!r}.")
 
     def decay(self, step: int, after: float = 0.0) -> float:
-        """What learning rates are multiplied with at ``step``: 0 before the part ``after`` of the steps, 1 at first."""
+        """What a learning rate is multiplied with at ``step``: 0 before the part ``after`` of the steps."""
         if step < after * self.steps:
             return 0.0
         if self.schedule == "constant":

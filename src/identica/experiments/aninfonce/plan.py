@@ -135,10 +135,18 @@ class LossPlan(BasePlan):
             "evaluation_samples": self.recipe.evaluation_samples,
         }
 
+    def _described(self, objective: dict[str, Any]) -> dict[str, Any]:
+        """With the Λ̂ that the recipe starts from: what exp(log Λ̂) is in its last digits depends on the machine."""
+        similarity, start = objective.get("similarity", {}), self.recipe.start
+        if "precision" not in similarity:
+            return objective
+        given = [start if math.isclose(value, start, rel_tol=1e-6) else value for value in similarity["precision"]]
+        return {**objective, "similarity": {**similarity, "precision": given}}
+
     def _model_config(self, model: Model) -> dict[str, Any]:
         data = {
             "encoder": self.encoder(model, 0).to_dict(),
-            "objective": self.objective(model).to_dict(),
+            "objective": self._described(self.objective(model).to_dict()),
             "train": self.train_config(model).to_dict(),
             "conditionals": [law.to_dict() for law in (self.row.conditional, *self.row.also)],
         }
