@@ -32,8 +32,8 @@ laplace = idt.Conditional(idt.TruncatedLaplace, scale=0.1)
 process = idt.PairProcess(idt.BoxUniform(2), laplace, mixing=idt.InvertibleMLP(2, seed=1, candidates=100))
 encoder = idt.ResidualEncoder(2, idt.Box(2), seed=2)
 objective = idt.InfoNCE(idt.LpSimilarity(1, temperature=0.1, trainable=True))
-config = TrainConfig(steps=steps, batch_size=64, lr=1e-3, schedule="cosine", eval_every=13, eval_samples=64,
-                     checkpoint_every=5)
+config = TrainConfig(steps=steps, batch_size=64, lr=1e-3, similarity_after=0.1, schedule="cosine", eval_every=13,
+                     eval_samples=64, checkpoint_every=5)
 train(process, encoder, objective, config, out=idt_out, resume=True, quiet=True)
 """
 
