@@ -165,7 +165,7 @@ def test_temperatures_match_the_pairs_and_fall_once_when_the_scaffold_is_gone() 
     assert isinstance(objective, InfoNCE) and isinstance(objective.similarity, Annealed)
     assert objective.similarity.similarity.to_dict() == LpSimilarity(2, 2 * 0.26**2).to_dict()
     scaffold = fast.encoder("contrastive", 0).scaffold
-    assert scaffold is not None and (scaffold.count, scaffold.fade.until) == (6, 0.95)
+    assert scaffold is not None and (scaffold.count, scaffold.fade.until) == (10, 0.95)
     assert factors(fast) == [(1.0, 1.0), (6.0, 1.0), (1.0, 1.0)]
     plain = dataclasses.replace(fast, recipe=dataclasses.replace(fast.recipe, scaffold=0))
     assert factors(plain) == [(6.0, 1.0), (1.0, 1.0), (1.0, 1.0)]

@@ -105,7 +105,7 @@ _FAST = _recipe(
     Resolution(128, 500, 2e-3, "cosine", pool=16_384, refresh=512),
     batch_size=2048,
     optimizer="muon",
-    scaffold=6,
+    scaffold=10,
     precision="bf16",
     evaluations=10,
 )
