@@ -100,12 +100,13 @@ _SMOKE = _recipe(
 )
 
 _FAST = _recipe(
-    Resolution(64, 900, 4e-3, pool=32_768, refresh=512),
-    Resolution(64, 1_300, 4e-3, "cosine", pool=32_768, refresh=512),
-    Resolution(128, 500, 2e-3, "cosine", pool=16_384, refresh=512),
+    Resolution(64, 1_500, 4e-3, "cosine", pool=32_768, refresh=1_024),
+    Resolution(64, 1_000, 4e-3, "cosine", pool=32_768, refresh=1_024),
+    Resolution(128, 300, 2e-3, "cosine", pool=16_384, refresh=512),
     batch_size=2048,
     optimizer="muon",
-    scaffold=10,
+    scaffold=6,
+    scaffold_until=0.6,
     precision="bf16",
     evaluations=10,
 )
