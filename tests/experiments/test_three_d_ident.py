@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from identica.cli.app import run
 from identica.data import AugmentedProcess
 from identica.encoders import ResNetEncoder
 from identica.experiments import Receipt, catalogue, find
 from identica.experiments.claims import AtLeast
+from identica.experiments.receipts.ledger import read
+from identica.experiments.running import stages
 from identica.experiments.running.reproduce import reproduce
 from identica.experiments.running.stages import joined, train_stages
 from identica.experiments.running.starts import digest
@@ -165,7 +168,7 @@ def test_temperatures_match_the_pairs_and_fall_once_when_the_scaffold_is_gone() 
     assert isinstance(objective, InfoNCE) and isinstance(objective.similarity, Annealed)
     assert objective.similarity.similarity.to_dict() == LpSimilarity(2, 2 * 0.26**2).to_dict()
     scaffold = fast.encoder("contrastive", 0).scaffold
-    assert scaffold is not None and (scaffold.count, scaffold.fade.until) == (10, 0.95)
+    assert scaffold is not None and (scaffold.count, scaffold.fade.until) == (6, 0.6)
     assert factors(fast) == [(1.0, 1.0), (6.0, 1.0), (1.0, 1.0)]
     plain = dataclasses.replace(fast, recipe=dataclasses.replace(fast.recipe, scaffold=0))
     assert factors(plain) == [(6.0, 1.0), (1.0, 1.0), (1.0, 1.0)]
@@ -287,6 +290,37 @@ def test_a_row_is_trained_scored_and_shared_and_continues_where_it_was_stopped(
     assert train.receipts[0].models["contrastive"]["shared_with"] == "clica/table4, row 1"
     ours = train["contrastive"].ours
     assert ours is not None and ours.mean == pytest.approx(100 * receipt.scores["contrastive"]["r2_train"])
+
+
+def test_a_seed_is_whole_before_the_next_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Interrupted in the second seed, the first has its receipt, and the second keeps what it has."""
+    monkeypatch.setitem(budgets.RECIPES, "smoke", {"cpu": TINY, "cuda": TINY})
+    begun: list[str] = []
+    stops = ["supervised 1"]
+
+    def one_seed(plan: ImagePlan, model: str, seed: int, device: torch.device, folder: Path, callbacks: Any) -> Any:
+        begun.append(f"{model} {seed}")
+        if begun[-1] in stops:
+            stops.clear()
+            raise KeyboardInterrupt
+        return original(plan, model, seed, device, folder, callbacks)
+
+    original = stages._one_seed
+    monkeypatch.setattr(stages, "_one_seed", one_seed)
+    command = ["reproduce", "clica/table4", "--rows", "1", "--seeds", "2", "--budget", "smoke", "--device", "cpu"]
+    command += ["--out", str(tmp_path)]
+    assert run(command) == 130
+    assert begun == ["contrastive 0", "supervised 0", "contrastive 1", "supervised 1"]
+    ledger = tmp_path / "clica-table4.jsonl"
+    assert [receipt.seed for receipt in read(ledger)] == [0]
+    assert "what was being trained is kept" in capsys.readouterr().err
+    assert len(list(tmp_path.rglob("seed-1/*/checkpoint.safetensors"))) == 2
+    begun.clear()
+    assert run(command) == 0
+    assert begun == ["contrastive 1", "supervised 1"] and [receipt.seed for receipt in read(ledger)] == [0, 1]
+    assert not (tmp_path / ".runs").exists()
 
 
 class _Codes(Callback):

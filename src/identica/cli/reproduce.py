@@ -73,7 +73,7 @@ def _interruption(path: Path) -> str:
     from identica.training.checkpoint import FILE_NAME
 
     kept = [f"what is finished is in {path}"] if path.exists() else []
-    if any(RunFolders(path.parent).root.glob(f"*/*/{FILE_NAME}")):
+    if any(RunFolders(path.parent).root.rglob(FILE_NAME)):
         kept.append("what was being trained is kept")
     said = ", ".join(kept) or "nothing was saved yet"
     return f"Interrupted: {said}. Run the same command again to continue."

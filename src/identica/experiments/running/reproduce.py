@@ -31,10 +31,20 @@ Folder = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Task:
-    """One row and the seeds of it that are still to be done."""
+    """One row and the seeds of it that are done together."""
 
     plan: BasePlan
     seeds: tuple[int, ...]
+
+
+def tasks_of(plan: BasePlan, seeds: Sequence[int]) -> tuple[Task, ...]:
+    """One task for all seeds; where they are trained one after the other, in stages, one for each.
+
+    A seed is then whole, with all its models and a receipt, before the next begins.
+    """
+    if any(plan.stages(model) for model in plan.trained):
+        return tuple(Task(plan, (seed,)) for seed in seeds)
+    return (Task(plan, tuple(seeds)),) if seeds else ()
 
 
 def reproduce(
@@ -146,8 +156,7 @@ class _Work:
 
     def run(self) -> None:
         receipts = self.receipts()
-        tasks = [Task(plan, self.missing(plan, receipts)) for plan in self.plans]
-        tasks = [task for task in tasks if task.seeds]
+        tasks = [task for plan in self.plans for task in tasks_of(plan, self.missing(plan, receipts))]
         if not tasks:
             self._tidy()
             return
@@ -181,12 +190,12 @@ class _Work:
         return ahead
 
     def _do(self, task: Task, progress: TableProgress, *, wait: bool) -> bool:
-        """Do one row, unless another process is at it (then False, or wait).
+        """Do one task, unless another process is at its row (then False, or wait).
 
         What is trained stays claimed until its receipts are written, so that nobody else trains it meanwhile.
         """
         plan = task.plan
-        claimed: list[str] = []
+        claimed: list[Model] = []
         with ExitStack() as claims:
             for model in plan.trained:
                 name = plan.model_hashes[model]
@@ -194,12 +203,17 @@ class _Work:
                     continue
                 if not claims.enter_context(self.folders.claim(name, wait=wait or bool(claimed))):
                     return False
-                claimed.append(name)
+                claimed.append(model)
                 self.look_around()  # somebody else may have finished it while we waited
                 self._train(plan, model, self.needed(plan, model, task.seeds), progress)
-            self._write(plan, task.seeds if self.force else self.missing(plan, self.receipts()))
-            for name in claimed:
-                if name not in self._sources([plan]):  # what models start from may serve the next row, too
+            missing = self.missing(plan, self.receipts())
+            self._write(plan, [seed for seed in task.seeds if seed in missing])
+            for model in claimed:
+                name = plan.model_hashes[model]
+                later = self.lacking(plan, model, missing)  # other seeds, whose checkpoints may be there
+                if not later and name not in self._sources(
+                    [plan]
+                ):  # what models start from may serve the next row, too
                     self.folders.forget(name)
         return True
 
