@@ -92,7 +92,8 @@ def _block(block: Block) -> list[str]:
         parts = [f"### Budget {block.budget}{f': {block.purpose}' if block.purpose else ''}\n"]
         parts += [f"- {name}: {escape(value)}" for name, value in block.facts]
         ledger = ledger_path("", block.experiment.id)
-        parts.append(f"- {len(block.receipts)} receipts, {seconds_text(block.seconds)} seconds: `{ledger}`\n")
+        count = f"{len(block.receipts)} receipt{'s' if len(block.receipts) != 1 else ''}"
+        parts.append(f"- {count}, {seconds_text(block.seconds)} seconds: `{ledger}`\n")
     if block.experiment.curves:
         for curve in block.curves:
             parts += _curve(block, curve)

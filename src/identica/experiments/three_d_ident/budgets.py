@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from identica.encoders.scaffold import FADED
 from identica.experiments.budgets import Recipe
 from identica.experiments.catalogue import DeviceKind
 from identica.experiments.three_d_ident.tables import ImageRow
@@ -57,7 +58,7 @@ class ImageRecipe(Recipe):
     depth: int = 18
     stem: Literal["large", "small"] = "large"
     scaffold: int = 0
-    scaffold_until: float = 0.95
+    scaffold_until: float = FADED
     decorrelation: float = 0.0
     rendered: int = 250_000
     test_images: int = 25_000
@@ -106,14 +107,13 @@ _FAST = _recipe(
     batch_size=2048,
     optimizer="muon",
     scaffold=6,
-    scaffold_until=0.6,
     precision="bf16",
     evaluations=10,
 )
 
 #: On a CPU a smaller task: 64 pixels, and hours even so.
 _FAST_CPU = _recipe(
-    Resolution(32, 2_000, 2e-3, pool=4_096, refresh=4),
+    Resolution(32, 2_000, 2e-3, "cosine", pool=4_096, refresh=4),
     Resolution(32, 2_000, 2e-3, "cosine", pool=4_096, refresh=4),
     Resolution(64, 2_000, 1e-3, "cosine", pool=2_048, refresh=4),
     batch_size=128,
@@ -146,7 +146,8 @@ def recipe_of(row: ImageRow, budget: str, device: DeviceKind) -> ImageRecipe:
     """The recipe of a budget for one row.
 
     What the loss needs was found without images, on the CPU (``benchmarks/redundancy.py``): codes to spare (a scaffold)
-    while factors are found, at the matched temperature; then a temperature that falls from six times that. Narrow pairs
+    while factors are found, at the matched temperature; then a temperature that falls from six times that. How long
+    either takes was found with images (``benchmarks/recipe.jsonl``, runs 154 and 158). Narrow pairs
     (σ = 0.1) have too few negatives near in a batch: self-pairs, and seven times these temperatures, as if σ were
     0.26. Codes that may grow follow the temperature, so there it does not fall; a sphere has no scaffold.
     """
