@@ -532,11 +532,12 @@ def test_hard_negatives_closer_than_positives_are_warned_of() -> None:
     close = idt.Conditional(idt.FisherBingham, precision=(50.0, 5.0, 5.0))
     pairs = idt.Conditional(idt.FisherBingham, precision=(20.0, 20.0, 20.0))
     with pytest.warns(UserWarning, match="in the coordinates 0 Λ⁻ is not below Λ⁺"):
-        idt.PairProcess(idt.SphereUniform(3), pairs, negative_conditional=close, negatives_per_anchor=2)
+        process = idt.PairProcess(idt.SphereUniform(3), pairs, negative_conditional=close, negatives_per_anchor=2)
     for wide, tight in ((vmf(5.0), close), (vmf(5.0), vmf(5.0))):
         with pytest.warns(UserWarning, match="Λ⁻ is not below Λ⁺"):
             idt.PairProcess(idt.SphereUniform(3), wide, negative_conditional=tight, negatives_per_anchor=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        process.to(dtype=torch.float64)  # said once
         idt.PairProcess(idt.SphereUniform(3), close, negative_conditional=None)
         idt.PairProcess(idt.SphereUniform(3), vmf(6.0), negative_conditional=vmf(5.0), negatives_per_anchor=2)

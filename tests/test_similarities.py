@@ -128,6 +128,16 @@ def test_round_trip_through_plain_data(similarity: Similarity, codes: tuple[Tens
     assert set(again.state_dict()) == set(similarity.state_dict())
 
 
+def test_a_precision_that_has_vanished_can_be_rebuilt() -> None:
+    similarity = Anisotropic(2)
+    with torch.no_grad():
+        similarity.log_precision[0] = -200.0
+    again = similarity_from_dict(json.loads(json.dumps(similarity.to_dict())))
+    assert isinstance(again, Anisotropic) and 0 < again.precision[0].item() < 1e-37
+    again.load_state_dict(similarity.state_dict())
+    assert again.log_precision.tolist() == [-200.0, 0.0]
+
+
 def test_learned_parameters_stay_positive_and_are_saved() -> None:
     for similarity, name in ((Anisotropic(3), "log_precision"), (LpSimilarity(1, trainable=True), "log_temperature")):
         assert name in similarity.state_dict()
@@ -223,6 +233,8 @@ def test_mistakes_are_sentences() -> None:
         Anisotropic(3)(torch.zeros(2, 4), torch.zeros(2, 4))
     with pytest.raises(ValueError, match="one number or 3 of them"):
         Anisotropic(3, torch.ones(2))
+    with pytest.raises(TypeError, match="one number or 3 of them, not 'abc'"):
+        Anisotropic(3, "abc")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be positive and finite"):
         Anisotropic(2, torch.tensor([0.0, 1.0]))
     with pytest.raises(ValueError, match="at least 0 and finite"):

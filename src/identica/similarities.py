@@ -290,10 +290,13 @@ class Anisotropic(Similarity):
 
     def to_dict(self) -> dict[str, Any]:
         """``{"similarity": "anisotropic", "dim", "precision", "trainable", "link"}``."""
+        precision = self.precision.detach()
+        if self.trainable:  # a logarithm that has fallen so far that its exponential is 0 is still of a positive Λ
+            precision = precision.clamp_min(torch.finfo(precision.dtype).tiny)
         return {
             "similarity": "anisotropic",
             "dim": self.dim,
-            "precision": self.precision.detach().double().tolist(),
+            "precision": precision.double().tolist(),
             "trainable": self.trainable,
             "link": self.link,
         }
@@ -350,7 +353,10 @@ class Annealed(Similarity):
 
 
 def _checked_precision(dim: int, init: float | Tensor, trainable: bool) -> Tensor:
-    value = torch.as_tensor(init).detach()
+    try:
+        value = torch.as_tensor(init).detach()
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"The precision of Anisotropic({dim}) is one number or {dim} of them, not {init!r}.") from None
     if not value.is_floating_point() or not isinstance(init, Tensor):
         value = value.to(torch.get_default_dtype())
     if value.ndim > 1 or (value.ndim == 1 and value.shape[0] not in (1, dim)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -213,6 +214,22 @@ def test_hard_and_uniform_negatives_together_imply_a_ratio_between_the_two() -> 
         batch = process.sample(n, generator)
         costs.append((best(batch.z, batch.z_pos, batch.z_neg) - ratio(batch.z, batch.z_pos, batch.z_neg)).item())
     assert np.mean(costs) / stats.sem(costs) > 5.0
+
+
+def test_a_warning_names_what_the_batches_do_not_determine() -> None:
+    """Negatives closer than positives drive an entry to 0, and codes that are constant say nothing about it."""
+    with pytest.warns(UserWarning, match="Λ⁻ is not below Λ⁺"):
+        process = idt.PairProcess(
+            idt.SphereUniform(2),
+            idt.Conditional(idt.FisherBingham, precision=(9.0, 9.0)),
+            negative_conditional=idt.Conditional(idt.FisherBingham, precision=(1.0, 90.0)),
+            negatives_per_anchor=2,
+        )
+    with pytest.warns(UserWarning, match="Batches of 64 pairs hardly determine Λ̂ at 1:"):
+        assert best_precision(process, idt.AnInfoNCE(2), n=64, batches=8).precision[1] < 1e-6
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        best_precision(pairs(TRUTH), idt.AnInfoNCE(3), n=256, batches=16)
 
 
 def test_errors_need_no_latents() -> None:

@@ -115,7 +115,7 @@ def test_a_learned_precision_is_in_the_order_of_the_codes() -> None:
     z = on_sphere(3000, 4)
     h = z[:, [2, 0, 3, 1]]
     learned = [24.6, 5.05, 25.3, 4.96]  # of the factors 2, 0, 3, 1
-    found = block_scores(z, h, learned, tolerance=0.05, of="codes")
+    found = block_scores(z, h, learned, of="codes")
     assert [block.factors for block in found.blocks] == [(2, 3), (0, 1)]
     assert found.blocks[0].precision == pytest.approx(24.95)
 

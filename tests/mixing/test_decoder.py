@@ -73,6 +73,11 @@ def test_a_process_draws_pairs_of_images(vae: VAE) -> None:
     assert set(run.scores) == {"r2", "mcc"}
 
 
+def test_a_whole_autoencoder_is_no_decoder(vae: VAE) -> None:
+    with pytest.raises(TypeError, match=r"pass vae\.decoder"):
+        DecoderMixing(vae)
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [

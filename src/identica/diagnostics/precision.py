@@ -9,6 +9,7 @@ negatives and are not independent; batches are, so it is whole batches whose gra
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,10 @@ Codes = tuple[Tensor, Tensor, Tensor | None]
 #: Step in log Λ̂ of the central differences that make the Hessian out of gradients, which are in float64.
 _STEP = 1e-4
 _ONE_BY_ONE = "For an ensemble take them one by one: process.processes[i] with objective.members[i]."
+#: Within e^±20 everything is computable; an entry that runs away stops there, or shortly before, and has left e^±12.
+_BOUND, _FAR = 20.0, 12.0
+#: A standard error above this part of an entry says that the batches hardly determine it.
+_VAGUE = 0.5
 #: Batches that the Hessian is averaged over: it needs fewer digits than the gradients, and costs 2d of them each.
 _HESSIAN_BATCHES = 8
 
@@ -62,7 +67,8 @@ def precision_standard_errors(
     """Standard errors of a learned Λ̂, by the sandwich estimator on fresh pairs, the encoder fixed.
 
     They say how much a Λ̂ that minimises the loss over ``batches`` batches of ``n`` pairs would scatter, whatever
-    the similarity leaves out (a sandwich assumes no right model), and shrink as 1/√batches.
+    the similarity leaves out (a sandwich assumes no right model), and shrink as 1/√batches. A warning names entries
+    that the batches hardly determine.
 
     What they leave out: the encoder was learned from pairs, too, and would have come out a little different with
     others; and the optimiser stops near the minimum, not in it. ``to_minimum`` shows the latter: where it exceeds a few
@@ -224,9 +230,8 @@ class _Problem:
             value, slope = self.mean(torch.tensor(theta, dtype=torch.float64))
             return value, slope.numpy()
 
-        # Within e^±20 everything is computable; an entry that runs away stops there.
         options = {"gtol": 1e-8, "ftol": 1e-14, "maxiter": 200}
-        bounds = [(-20.0, 20.0)] * self.dim
+        bounds = [(-_BOUND, _BOUND)] * self.dim
         found = minimize(value_and_slope, start.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         return torch.tensor(found.x, dtype=torch.float64)
 
@@ -239,7 +244,20 @@ class _Problem:
         error = precision * scatter.diagonal().clamp_min(0.0).sqrt()
         step = precision * torch.expm1((-inverse @ slopes.mean(dim=0)).clamp(-math.log(10.0), math.log(10.0)))
         values, errors, steps = (tuple(v.tolist()) for v in (precision, error, step))
+        vague = (theta.abs() > _FAR) | (error > _VAGUE * precision)
+        if bool(vague.any()):
+            _warn_of_vague(vague.nonzero().flatten().tolist(), self.n)
         return PrecisionEstimate(values, errors, steps, self.n, len(slopes))
+
+
+def _warn_of_vague(entries: list[int], n: int) -> None:
+    listed = ", ".join(map(str, entries))
+    warnings.warn(
+        f"Batches of {n} pairs hardly determine Λ̂ at {listed}: the standard error is above half of the entry, or the "
+        "loss falls towards 0 or infinity there. Either too few negatives come near, which larger batches and more of "
+        "them cure, or the codes there say nothing about the pairs.",
+        stacklevel=4,
+    )
 
 
 def _checked(process: Process, objective: InfoNCE) -> Anisotropic:

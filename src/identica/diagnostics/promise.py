@@ -14,7 +14,7 @@ from identica.distributions.conditional import Conditional
 from identica.distributions.fisher_bingham_ratio import ratio_precision
 from identica.distributions.sphere_uniform import SphereUniform
 from identica.distributions.von_mises_fisher import VonMisesFisher
-from identica.metrics.blocks import SAME, as_precision, precision_blocks
+from identica.metrics.blocks import LEARNED, SAME, as_precision, precision_blocks
 from identica.objectives import EnsembleInfoNCE, InfoNCE
 from identica.processes import EnsembleProcess, PairProcess
 from identica.similarities import Anisotropic
@@ -38,7 +38,7 @@ class Promise:
     sentence: str
 
 
-def promise(source: Any, tolerance: float = SAME) -> Promise:
+def promise(source: Any, tolerance: float | None = None) -> Promise:
     """What minimising AnInfoNCE on pairs of this precision promises (B, Thm 3.1, Cor. B.1 and B.2, Rem. D.4).
 
     With one Λ factors of equal precision come back as a block, up to a rotation. Several Λ, one for each process
@@ -48,7 +48,8 @@ def promise(source: Any, tolerance: float = SAME) -> Promise:
     Args:
         source: Λ, ``(d,)``, or a list of several; or what has one: a PairProcess (with hard negatives: Λ⁺ − Λ⁻),
             an EnsembleProcess, and, learned, an Anisotropic similarity, InfoNCE or EnsembleInfoNCE.
-        tolerance: up to which relative gap two precisions count as equal; 0.05 or so for learned ones.
+        tolerance: up to which relative gap two precisions count as equal. By default 1e-6, and 0.05 where a Λ̂ is
+            learned, whose entries never agree to the last digit; the sentence then says so.
 
     >>> promise([5.0, 5.0, 25.0]).sentence
     'Factors 0 and 1 have equal precision: they are identified as a block, up to a rotation. Every other factor is \
@@ -56,6 +57,8 @@ identified up to its sign.'
     >>> promise([[5.0, 5.0, 25.0], [5.0, 9.0, 5.0]]).level
     'permutation'
     """
+    if tolerance is None:
+        tolerance = LEARNED if _is_learned(source) else SAME
     precisions = _precisions(source)
     for precision in precisions:
         if not (precision > 0).all():
@@ -66,21 +69,32 @@ identified up to its sign.'
     blocks = precision_blocks(*precisions, tolerance=tolerance)
     pairs = tuple(sorted(pair for block in blocks for pair in combinations(block, 2)))
     level: Literal["permutation", "block"] = "block" if pairs else "permutation"
-    return Promise(level, blocks, pairs, _sentence(blocks, len(precisions)))
+    return Promise(level, blocks, pairs, _sentence(blocks, len(precisions), tolerance))
 
 
-def _sentence(blocks: tuple[tuple[int, ...], ...], count: int) -> str:
+def _is_learned(source: Any) -> bool:
+    """Whether the precisions of a source come from training."""
+    if isinstance(source, EnsembleInfoNCE):
+        return any(_is_learned(similarity) for similarity in source.similarities)
+    if isinstance(source, InfoNCE):
+        return _is_learned(source.similarity)
+    return isinstance(source, Anisotropic) and source.trainable
+
+
+def _sentence(blocks: tuple[tuple[int, ...], ...], count: int, tolerance: float) -> str:
     large = [block for block in blocks if len(block) > 1]
+    gap = f"{100 * tolerance:.3g} %" if tolerance > SAME else ""
     if not large:
-        who = "Every two factors differ in precision" + (f" in at least one of the {count} Λ" if count > 1 else "")
+        who = "Every two factors differ in precision"
+        who += f" by more than {gap}" if gap else ""
+        who += f" in at least one of the {count} Λ" if count > 1 else ""
         return f"{who}: every factor is identified, up to order and sign."
     shown = "; factors ".join(_listed(block) for block in large)
     where = f" in all {count} Λ" if count > 1 else ""
     noun = "they are identified as a block" if len(large) == 1 else "they are identified as blocks"
     rest = " Every other factor is identified up to its sign." if len(large) < len(blocks) else ""
-    return (
-        f"Factors {shown} have equal precision{where}: {noun}, up to a rotation{' of each' * (len(large) > 1)}.{rest}"
-    )
+    equal = "equal precision" + (f" to {gap}" if gap else "")
+    return f"Factors {shown} have {equal}{where}: {noun}, up to a rotation{' of each' * (len(large) > 1)}.{rest}"
 
 
 def _listed(factors: Sequence[int]) -> str:
@@ -111,7 +125,10 @@ def _precisions(source: Any) -> list[Array]:
     if isinstance(source, Tensor | np.ndarray):
         return [as_precision(source)] if source.ndim < 2 else [as_precision(row) for row in source]
     if isinstance(source, Sequence) and not isinstance(source, str):
-        return [as_precision(row) for row in source] if source and np.ndim(source[0]) else [as_precision(source)]
+        several = [isinstance(row, Tensor | np.ndarray | Sequence) and np.ndim(row) > 0 for row in source]
+        if any(several) and not all(several):
+            raise ValueError("Pass one Λ, a number for each factor, or a list of several, not numbers beside lists.")
+        return [as_precision(row) for row in source] if any(several) else [as_precision(source)]
     raise TypeError(
         f"A promise is about precisions: pass Λ, several of them, or a process or loss that has some, not {source!r}."
     )

@@ -21,8 +21,8 @@ from identica.metrics.inputs import Matrix, as_matrices
 from identica.metrics.linear import linear_r2
 from identica.metrics.score import MatchedScore, Score
 
-#: Relative gap up to which two precisions count as equal: that of numbers written down. Learned ones need more.
-SAME = 1e-6
+#: Relative gap up to which two precisions count as equal: numbers that were written down, and learned ones.
+SAME, LEARNED = 1e-6, 0.05
 _ROTATIONS = 400
 
 Precision = Tensor | np.ndarray[Any, Any] | Sequence[float]
@@ -156,7 +156,7 @@ def block_scores(
     z: Matrix,
     h: Matrix,
     precision: Precision | Sequence[Precision],
-    tolerance: float = SAME,
+    tolerance: float | None = None,
     of: Literal["factors", "codes"] = "factors",
     correlation: Correlation = "pearson",
     seed: int = 0,
@@ -167,7 +167,8 @@ def block_scores(
         z: ``(n, d)`` true factors.
         h: ``(n, k)`` codes, k ≤ d.
         precision: Λ, ``(d,)``, or several for an ensemble.
-        tolerance: up to which relative gap two precisions count as equal; 0.05 or so for learned ones.
+        tolerance: up to which relative gap two precisions count as equal; by default 1e-6 for those of factors and
+            0.05 for those of codes.
         of: whether Λ is in the order of the factors, as a true one, or of the codes, as a learned one; each factor
             then has the precision of the code matched to it.
         correlation: as in :func:`identica.metrics.mcc`.
@@ -190,6 +191,8 @@ def block_scores(
         )
     r2, matched = linear_r2(z, h, seed=seed), mcc(z, h, correlation)
     several = _of_factors(precision, z.shape[1], h.shape[1], matched.assignment if of == "codes" else None)
+    if tolerance is None:
+        tolerance = LEARNED if of == "codes" else SAME
     blocks, values = precision_blocks(*several, tolerance=tolerance), several[0]
     codes = _codes_of(correlations(z, h, correlation), blocks)
     parts = tuple(

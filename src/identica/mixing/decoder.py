@@ -39,6 +39,8 @@ class DecoderMixing(Mixing):
         super().__init__()
         if not isinstance(decoder, nn.Module):
             raise TypeError(f"DecoderMixing takes a torch module, such as vae.decoder, not {type(decoder).__name__}.")
+        if hasattr(decoder, "encode") and hasattr(decoder, "decoder"):
+            raise TypeError("DecoderMixing takes the decoder alone: pass vae.decoder, not the whole autoencoder.")
         dim = getattr(decoder, "dim", None) if dim is None else dim
         if dim is None:
             raise ValueError("This decoder does not say how many latents it takes: pass dim=.")

@@ -74,6 +74,7 @@ class PairProcess:
         drawn = sample_with(self.marginal, (1,), as_generator(0, getattr(self.marginal, "device", "cpu")))
         self.device, self.dtype = drawn.device, drawn.dtype
         self._dry_run()
+        warn_of_close_negatives(self.conditional, self.negative_conditional, self.dim)
 
     # -- sampling
 
@@ -234,4 +235,3 @@ class PairProcess:
                 check_conditional(conditional, name, z, self.marginal, generator)
         if self.mixing is not None:
             check_mixing(self.mixing, z[:4])
-        warn_of_close_negatives(self.conditional, self.negative_conditional, self.dim)

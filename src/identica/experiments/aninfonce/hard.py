@@ -11,13 +11,11 @@ B. An encoder is trained with InfoNCE at the matching temperature, and trained o
        log p⁺(z̃|z) − log(K p⁻(z̃|z) + N p₀),
 
    −½ dᵀ(Λ⁺−Λ⁻)d near the anchor and −½ dᵀΛ⁺d far from it. No quadratic form is both, so no theorem says what is
-   learned; Λ̂, which starts at Λ⁺ − Λ⁻, ends somewhere between that and Λ⁺.
+   learned. Λ̂ starts at Λ⁺ − Λ⁻; at the true latents the loss is smallest somewhere between that and Λ⁺.
 
 The paper gives neither Λ nor Λ⁻ for B, nor the length of either part. Λ⁺ = 150 as in A, with the 1000 or so anchors per
 batch of the authors' code: the others are then so much farther than the positive that the loss at the true latents is
-1e-5, and InfoNCE hardly learns any more once an encoder is roughly right. Three Λ⁻ are tried. Negatives almost as close
-as positives say little but the scale, and far ones no more than the other anchors do; those in between show where codes
-are distorted.
+1e-5, and InfoNCE hardly learns any more once an encoder is roughly right. Three Λ⁻ are tried.
 
 A step with three hard negatives encodes five observations per anchor where one without encodes two. So InfoNCE is also
 continued with batches 2.5 times as large, which encodes as many and has more negatives.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -157,7 +158,9 @@ def _precision(
         suffix = "" if k == 0 else f" {k + 1}"
         member = _members(run.objective)[k]
         n = min(recipe.batch_size, recipe.error_pairs)
-        found = precision_standard_errors(kinds[k], run, member, n, recipe.error_batches, seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the receipt has the errors themselves
+            found = precision_standard_errors(kinds[k], run, member, n, recipe.error_batches, seed=seed)
         per_dimension[f"precision_standard_error{suffix}"] = [*found.standard_error]
         per_dimension[f"precision_to_minimum{suffix}"] = [*found.to_minimum]
         ordered = zip(sorted(similarity.precision.tolist()), sorted(precisions[k]), strict=True)
