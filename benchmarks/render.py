@@ -4,8 +4,8 @@
     python benchmarks/render.py --device cpu --references DIR       on the CPU, with all of PyTorch's threads
     python benchmarks/render.py --only speed                        parts of it: psnr, high, speed, parts
 
-DIR holds folders of reference pictures, each with NN.png and latents.npy (N, 10) in [−1, 1]; the table has a line
-for each folder. Speed is pictures a second, median over repetitions, of fresh random latents, warm; on a GPU
+DIR is a folder of reference pictures, or holds some, each with NN.png and latents.npy (N, 10) in [−1, 1]; the table has
+a line for each folder. Speed is pictures a second, median over repetitions, of fresh random latents, warm; on a GPU
 everything stays there. ``parts`` says where a GPU's time goes, kernel by kernel.
 """
 
@@ -29,6 +29,7 @@ from identica.render import ThreeDIdentScene  # noqa: E402
 BATCH = {"cuda": 1024, "cpu": 16}
 REPETITIONS = {"cuda": 7, "cpu": 3}
 RESOLUTIONS = (224, 128, 64)
+PARTS = ("psnr", "high", "speed", "parts")
 
 
 def read_references(folder: Path) -> tuple[Tensor, Tensor]:
@@ -47,8 +48,8 @@ def psnr(ours: Tensor, theirs: Tensor) -> Tensor:
 
 
 def folders_of(references: Path) -> list[Path]:
-    """Those with reference pictures; without any there is nothing to compare with."""
-    found = sorted(path.parent for path in references.glob("*/latents.npy"))
+    """Those with reference pictures, or the folder itself; without any there is nothing to compare with."""
+    found = sorted(path.parent for pattern in ("latents.npy", "*/latents.npy") for path in references.glob(pattern))
     if not found:
         raise SystemExit(f"{references} has no folder with latents.npy and pictures NN.png: nothing to compare with.")
     return found
@@ -111,11 +112,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
     parser.add_argument("--references", type=Path, help="a folder of folders with reference pictures")
-    parser.add_argument("--only", default="psnr,high,speed,parts")
+    parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--resolutions", default=",".join(map(str, RESOLUTIONS)))
     parser.add_argument("--batch", type=int)
     arguments = parser.parse_args()
     chosen, device = arguments.only.split(","), arguments.device
+    if unknown := [part for part in chosen if part not in PARTS]:
+        parser.error(f"--only takes some of {', '.join(PARTS)}, separated by commas, not {', '.join(unknown)}")
+    if not arguments.references and arguments.only != parser.get_default("only") and {"psnr", "high"} & {*chosen}:
+        parser.error("to compare pictures there have to be some: --references DIR")
     resolutions = [int(number) for number in arguments.resolutions.split(",")]
     batch = arguments.batch or BATCH[device]
     folders = folders_of(arguments.references) if arguments.references else []

@@ -80,7 +80,8 @@ def test_blender_is_asked_for_in_a_sentence(
     monkeypatch.setitem(sys.modules, "bpy", None)
     assert run(["render", "sheet", "--engine", "blender", "--out", str(tmp_path / "a.png")]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("Error: The package 'bpy' is not installed; install it with")
+    assert error.startswith('Error: The engine "blender" needs the package bpy: install it with')
+    assert "leave out --engine to use our own renderer" in error
 
 
 def test_blender_saves_every_image_when_it_is_drawn(
@@ -121,8 +122,9 @@ def test_a_sheet_shows_every_factor_at_every_value(tmp_path: Path) -> None:
         draw_factor_sheet(tmp_path / "sheet.png", render, ("a", "b"))
 
 
-def test_a_sheet_of_small_pictures_is_small(tmp_path: Path) -> None:
-    assert run(["render", "sheet", "--out", str(tmp_path / "sheet.png"), "--values", "2", *SMALL, "--quiet"]) == 0
+def test_a_sheet_of_small_pictures_is_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["render", "sheet", "--out", str(tmp_path / "sheet.png"), "--values", "2", *SMALL]) == 0
+    assert capsys.readouterr().out == f"Sheet in {tmp_path / 'sheet.png'}.\n"
     assert matplotlib.image.imread(tmp_path / "sheet.png").shape[:2] == (75 * 114 // 10, 75 * 36 // 10)
 
 

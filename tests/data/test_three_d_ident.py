@@ -195,6 +195,37 @@ def test_latents_that_are_none_get_a_sentence(tmp_path: Path) -> None:
     assert not (tmp_path / "set").exists()
 
 
+def test_images_that_are_none_get_a_sentence_and_are_not_written(tmp_path: Path) -> None:
+    for render, said in (
+        (lambda z: painted(z)[:2], r"shape \(7, 3, H, W\) out of 7 latents, not a tensor of shape \(2, 3, 6, 5\)"),
+        (lambda z: painted(z)[:, :1], r"not a tensor of shape \(7, 1, 6, 5\)"),
+        (lambda z: painted(z).numpy(), "not ndarray"),
+        (lambda z: 200 * painted(z), "numbers from 0 to 1; these have others, or NaN"),
+        (lambda z: painted(z) * torch.nan, "or NaN"),
+        (lambda z: painted(z).long(), "not torch.int64"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            write_three_d_ident(tmp_path / "set", RAW, render)  # type: ignore[arg-type]
+    assert not list((tmp_path / "set" / "images").iterdir())
+    for setting in ("batch", "threads"):
+        with pytest.raises(ValueError, match=setting):
+            write_three_d_ident(tmp_path / "set", RAW, painted, **{setting: 0})  # type: ignore[arg-type]
+
+
+def test_an_index_that_is_none_gets_a_sentence(folder: Path) -> None:
+    data = ThreeDIdent(folder)
+    with pytest.raises(TypeError, match=r"for several, data.images\(\[0, 1\]\)"):
+        data[0:2]  # type: ignore[index]
+    with pytest.raises(IndexError, match="There are 7 images, and none with the number 9"):
+        data.images([9])
+
+
+def test_one_number_is_one_image(folder: Path) -> None:
+    write_png(folder / "images" / "0.png", np.zeros((6, 5, 3), np.uint8))
+    with pytest.raises(DataFileError, match="holds 0.png and 000000.png, one number for two images"):
+        ThreeDIdent(folder)
+
+
 def test_latents_may_be_an_array(folder: Path) -> None:
     assert write_three_d_ident(folder, RAW.numpy(), painted) == 0
 

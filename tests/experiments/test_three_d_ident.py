@@ -88,7 +88,7 @@ def test_row_1_is_there_under_three_labelled_protocols() -> None:
     assert all(row.note and isinstance(row, ImageRow) and row.match for row in rows)
     assert [row.spread for row in rows if isinstance(row, ImageRow)] == [0.26, 0.26, 0.1]
     for table in (TABLE4, TABLE5):
-        assert all("exact pairs of spread 0.26" in table.row(number).note for number in ("1b", "2", "3", "4"))
+        assert all("exact pairs of σ = 0.26" in table.row(number).note for number in ("1b", "2", "3", "4"))
     laplace = TABLE4.row("3")
     assert isinstance(laplace, ImageRow) and laplace.spread == pytest.approx(0.26, rel=1e-3)
     assert TABLE4.row("5").label == "3DIdent, augmented views → Sphere, vMF κ=1"

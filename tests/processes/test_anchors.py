@@ -32,17 +32,26 @@ def test_pictures_are_drawn_in_parts() -> None:
     assert torch.equal(RenderedMixing(Painting(), chunk=3)(z), RenderedMixing(Painting())(z))
 
 
-def test_a_scene_checks_the_first_pictures_and_no_training_step_waits_for_it() -> None:
+def test_a_scene_checks_the_first_pictures_and_no_step_waits_for_a_device() -> None:
     class Strict(Painting):
         def render(self, latents: torch.Tensor, *, check: bool = True) -> torch.Tensor:
             checks.append(check)
-            return super().render(latents)
+            return super().render(torch.zeros(len(latents), 10))
 
     checks: list[bool] = []
-    process = PairProcess(MARGINAL, CONDITIONAL, RenderedMixing(Strict()))
-    assert checks == [True]
-    process.sample(2, generator=0)
-    assert not any(checks[1:]) and len(checks) > 1
+    mixing = RenderedMixing(Strict())
+    elsewhere = torch.zeros(2, 10, device="meta")  # a device that one would wait for
+    for latents in (elsewhere, elsewhere, torch.zeros(2, 10)):
+        mixing(latents)
+    assert checks == [True, False, True]
+
+
+def test_on_the_cpu_all_latents_are_looked_at() -> None:
+    mixing = RenderedMixing(ThreeDIdentScene(16))
+    mixing(torch.zeros(1, 10))
+    for bad in (5.0, torch.nan):
+        with pytest.raises(ValueError, match="latents must"):
+            mixing(torch.full((1, 10), bad))
 
 
 def test_latents_that_the_scene_does_not_have_are_refused_when_the_process_is_made() -> None:

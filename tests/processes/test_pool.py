@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from identica.distributions import BoxUniform, Conditional, TruncatedNormal
-from identica.encoders import ResidualEncoder
+from identica.encoders import ResidualEncoder, ResNetEncoder
 from identica.mixing import RenderedMixing
 from identica.objectives import InfoNCE
-from identica.processes import PairPool, PairProcess, Pairs
+from identica.processes import EvaluatedOn, PairPool, PairProcess, Pairs
 from identica.spaces import Box
 from identica.training import TrainConfig, train
 from tests.processes.painting import Painting
@@ -45,6 +45,36 @@ def test_the_oldest_are_replaced_in_a_ring() -> None:
     assert kept() == list(range(8, 18))
     assert kept() == list(range(12, 22))  # round the ring
     assert log[4:] == [4, 4, 4]
+
+
+def test_a_pool_whose_filling_was_interrupted_is_empty() -> None:
+    """What was not drawn must never be handed out."""
+    log: list[int] = []
+    process = counting(log)
+    drawn = process.sample
+
+    def sample(n: int, generator: object) -> Pairs:
+        if len(log) == 2:
+            log.append(0)
+            raise KeyboardInterrupt
+        return drawn(n, generator)  # type: ignore[arg-type]
+
+    process.sample = sample  # type: ignore[method-assign, assignment]
+    pool = PairPool(process, size=10, refresh=4, chunk=3)
+    source = torch.Generator().manual_seed(0)
+    with pytest.raises(KeyboardInterrupt):
+        pool.sample(10, source)
+    assert sorted(pool.sample(10, source).z[:, 0].int().tolist()) == list(range(6, 16))
+
+
+def test_an_encoder_that_wants_to_see_more_than_a_pool_has_sees_all_of_it() -> None:
+    process = PairProcess(BoxUniform(10, low=-1.0), CONDITIONAL, RenderedMixing(Painting(8)))
+    encoder = ResNetEncoder(Box(10, low=-1.0), stem="small")
+    assert encoder.prepare_samples > 16
+    for pool in (PairPool(process, 16, 4), EvaluatedOn(PairPool(process, 16, 4), process)):
+        config = TrainConfig(steps=1, batch_size=8, eval_samples=64)
+        run = train(pool, encoder, InfoNCE(CONDITIONAL.similarity()), config, quiet=True)
+        assert bool(run.encoder.fitted)  # type: ignore[arg-type]
 
 
 def test_no_pair_is_twice_in_a_batch_and_all_are_used() -> None:

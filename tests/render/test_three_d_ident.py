@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from identica.data.png import read_png
 from identica.render import FACTORS, ThreeDIdentScene
 from identica.render.distance import teapot_grid
 
@@ -40,6 +42,20 @@ def test_equal_latents_give_equal_pictures(small: ThreeDIdentScene) -> None:
     assert (small.render(latents) == pictures).all()
     assert (small.render(latents[2:3]) == pictures[2:3]).all()
     assert (ThreeDIdentScene(resolution=32).render(latents.flip(0)).flip(0) == pictures).all()
+
+
+GOLDEN = Path(__file__).with_name("golden.png")
+
+
+def test_pictures_are_those_of_this_version(small: ThreeDIdentScene) -> None:
+    """Three scenes side by side, as drawn when the renderer was last compared with Blender (docs/render.md)."""
+    latents = torch.sin(1.7 * torch.arange(30.0)).reshape(3, 10)
+    drawn = np.concatenate(list(small.render(latents).permute(0, 2, 3, 1).numpy()), axis=1)
+    off = np.abs(drawn.astype(float) - read_png(GOLDEN).astype(float))
+    assert off.mean() < 0.3 and np.quantile(off, 0.99) <= 3.0, (
+        "The pictures have changed. If they were meant to, compare with Blender (benchmarks/render.py), count VERSION "
+        "up, so that no data set mixes both, and keep the new pictures: write_png(GOLDEN, drawn)."
+    )
 
 
 def test_pictures_do_not_depend_on_the_precision_around_them(small: ThreeDIdentScene) -> None:

@@ -83,7 +83,8 @@ def _option_names(command: Any, context: Any) -> list[str]:
 def _input_sentence(error: Exception) -> str | None:
     """The sentence for an error that the user's input can cause; None for any other."""
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return how_to_install(error.name)
+        ours = error.__cause__ is not None  # raised by us with a sentence of its own, in place of Python's
+        return str(error) if ours else how_to_install(error.name)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: '{error.filename}'." if error.filename is not None else f"{error.strerror}."
     if isinstance(error, ValueError | OSError | FloatingPointError):

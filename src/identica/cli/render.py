@@ -60,6 +60,8 @@ def render(
         path = _data_set((out or Path("3dident")) / (split or ""), draw, settings, batch, n, split, seed, quiet)
     if quiet:
         print(path)
+    elif what == "sheet":
+        print(f"Sheet in {path}.")
 
 
 def _renderer(

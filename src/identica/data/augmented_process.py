@@ -50,6 +50,11 @@ class AugmentedProcess:
         return Pairs(drawn.z, drawn.z, views[:n], views[n:])
 
     @property
+    def most(self) -> int | None:
+        """How many can be drawn at once; None where there is no end."""
+        return getattr(self.anchors, "most", None)
+
+    @property
     def evaluation_process(self) -> AugmentedProcess:
         """Views of fresh images where the anchors are a pool, which a look must neither fill nor change."""
         return self._of(self.anchors.process) if isinstance(self.anchors, PairPool) else self

@@ -78,12 +78,16 @@ class ThreeDIdent:
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         """One image, bytes ``(3, H, W)``, and its raw latents ``(10,)``."""
+        if not isinstance(index, int | np.integer):
+            raise TypeError(f"data[i] is one image: for several, data.images([0, 1]), not data[{index!r}].")
         if not -len(self) <= index < len(self):
             raise IndexError(f"There are {len(self)} images, and none with the number {index}.")
         return self.images([index % len(self)])[0], self.raw_latents[index]
 
     def image(self, index: int) -> npt.NDArray[np.uint8]:
         """One image as it is in its file: ``(H, W, 3)``."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"There are {len(self)} images, and none with the number {index}.")
         pixels = read_png(self._paths[index])
         if pixels.shape[:2] != self.size:
             raise DataFileError(
@@ -166,7 +170,10 @@ def _numbered_images(folder: Path) -> list[Path]:
     """The images in the order of their numbers, which start at 0 and have no gaps."""
     if not folder.is_dir():
         raise DataFileError(f"There is no folder {folder}; {_WHERE}.")
-    numbered = {int(path.stem): path for path in folder.iterdir() if re.fullmatch(r"\d+\.png", path.name)}
+    numbered: dict[int, Path] = {}
+    for path in sorted(path for path in folder.iterdir() if re.fullmatch(r"\d+\.png", path.name)):
+        if (other := numbered.setdefault(int(path.stem), path)) != path:
+            raise DataFileError(f"{folder} holds {other.name} and {path.name}, one number for two images.")
     missing = next((number for number in range(len(numbered)) if number not in numbered), None)
     if missing is not None:
         raise DataFileError(f"{folder} holds {len(numbered)} images, but none with the number {missing}.")

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from identica._numbers import whole_number
 from identica.data.png import Pixels, is_whole, write_png
 from identica.data.three_d_ident import physical
 from identica.render import check_latents
@@ -26,6 +27,8 @@ from identica.training.checkpoint import is_alive, write_atomically
 Render = Callable[[Tensor], Tensor]
 SETTINGS = "rendering.json"
 _DESK = ".writing."
+#: By which a renderer's numbers may leave [0, 1].
+_ROUNDING = 1e-3
 _WHAT_TO_DO = "give the ones it was begun with to finish that folder, or choose another folder."
 
 
@@ -50,7 +53,8 @@ def write_three_d_ident(
     Every file is written elsewhere and renamed when it is whole: killed at any moment, it goes on from there when
     called again, and what was half written is cleared away.
     """
-    folder, raw = Path(folder), _checked(raw_latents)
+    folder, raw, batch = Path(folder), _checked(raw_latents), whole_number(batch, "batch, the images drawn at once,")
+    threads = None if threads is None else whole_number(threads, "threads")
     _begin(folder, raw.detach().cpu().float(), settings or {})
     paths = [folder / "images" / f"{number:06d}.png" for number in range(len(raw))]
     missing = [number for number, path in enumerate(paths) if not is_whole(path)]
@@ -66,7 +70,7 @@ def write_three_d_ident(
 
         for start in range(0, len(missing), batch):
             numbers = missing[start : start + batch]
-            images = as_bytes(render(raw[numbers])).permute(0, 2, 3, 1).cpu().numpy()
+            images = as_bytes(_checked_images(render(raw[numbers]), len(numbers))).permute(0, 2, 3, 1).cpu().numpy()
             list(pool.map(write, [paths[number] for number in numbers], np.ascontiguousarray(images)))
             done += len(numbers)
             on_progress(done)
@@ -78,6 +82,18 @@ def as_bytes(images: Tensor) -> Tensor:
     if images.dtype == torch.uint8:
         return images
     return (images * 255).round_().clamp_(0, 255).to(torch.uint8)
+
+
+def _checked_images(images: Any, count: int) -> Tensor:
+    """What a user's function has drawn, or a sentence before any of it is written."""
+    if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[:2] != (count, 3):
+        got = f"a tensor of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+        raise ValueError(f"render has to make images of shape ({count}, 3, H, W) out of {count} latents, not {got}.")
+    if images.is_floating_point() and not bool(((images >= -_ROUNDING) & (images <= 1 + _ROUNDING)).all()):
+        raise ValueError("render has to make bytes, or numbers from 0 to 1; these have others, or NaN.")
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise ValueError(f"render has to make bytes (torch.uint8), or numbers from 0 to 1, not {images.dtype}.")
+    return images
 
 
 def _checked(raw_latents: Tensor | npt.NDArray[np.floating[Any]]) -> Tensor:

@@ -24,8 +24,8 @@ class Renderer(Protocol):
 class RenderedMixing(Mixing):
     """g(z) = a picture of the scene that z describes: ``(n, dim) -> (n, 3, H, W)``.
 
-    scene: with ``render(latents)``. If that takes ``check=False``, it is told so after the first pictures, those that a
-        process draws when it is made: a training step must not wait for a look at its latents.
+    scene: with ``render(latents)``. If that takes ``check=False``, it is told so on a GPU after the first pictures,
+        those that a process draws when it is made: a training step must not wait for a look at its latents.
     dim: number of latents; ten in 3DIdent.
     chunk: how many pictures are drawn at once, which bounds the memory.
 
@@ -51,7 +51,7 @@ class RenderedMixing(Mixing):
         """``z: (n, dim)`` to pictures ``(n, 3, H, W)``."""
         if z.ndim != 2 or z.shape[-1] != self.dim:
             raise ValueError(f"This mixing takes latents of shape (n, {self.dim}), not {tuple(z.shape)}.")
-        settings = {"check": not self._checked} if self._checks else {}
+        settings = {"check": z.device.type == "cpu" or not self._checked} if self._checks else {}
         parts = [self.scene.render(part, **settings) for part in z.split(self.chunk)]
         self._checked = True
         return parts[0] if len(parts) == 1 else torch.cat(parts)

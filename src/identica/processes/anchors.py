@@ -145,6 +145,11 @@ class EvaluatedOn:
         """What is trained on."""
         return self.process.sample(n, generator)
 
+    @property
+    def most(self) -> int | None:
+        """How many can be drawn at once; None where there is no end."""
+        return getattr(self.process, "most", None)
+
     def to(self, device: Device = None, dtype: torch.dtype | None = None) -> EvaluatedOn:
         """Both on another device or in another precision."""
         return EvaluatedOn(self.process.to(device, dtype), self.evaluation_process.to(device, dtype))

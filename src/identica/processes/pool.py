@@ -66,14 +66,14 @@ class PairPool:
         return pytree.tree_unflatten([drawn[place] for place in self._places], self._layout)
 
     def _fill(self, generator: torch.Generator) -> None:
-        """Part by part into memory that is allocated once."""
+        """Part by part into memory that is allocated once; interrupted, the pool is as empty as before."""
+        filled: list[Tensor] = []
         for start in range(0, self.size, self.chunk):
             leaves = self._drawn(min(self.chunk, self.size - start), generator)
-            if self._kept is None:
-                self._kept = [leaf.new_empty(self.size, *leaf.shape[1:]) for leaf in leaves]
-                self._oldest = torch.zeros((), dtype=torch.int64, device=leaves[0].device)
-            for kept, leaf in zip(self._kept, leaves, strict=True):
+            filled = filled or [leaf.new_empty(self.size, *leaf.shape[1:]) for leaf in leaves]
+            for kept, leaf in zip(filled, leaves, strict=True):
                 kept[start : start + len(leaf)] = leaf
+        self._kept, self._oldest = filled, torch.zeros((), dtype=torch.int64, device=filled[0].device)
 
     def _drawn(self, n: int, generator: torch.Generator) -> list[Tensor]:
         """The tensors of new pairs; one that stands in several places, as x without a partner does, is kept once."""
@@ -91,6 +91,11 @@ class PairPool:
         for kept, leaf in zip(self._kept, self._drawn(self.refresh, generator), strict=True):
             kept.index_copy_(0, places, leaf)
         self._oldest.copy_((self._oldest + self.refresh) % self.size)
+
+    @property
+    def most(self) -> int:
+        """How many can be drawn at once."""
+        return self.size
 
     @property
     def device(self) -> torch.device:

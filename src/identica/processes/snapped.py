@@ -21,9 +21,10 @@ from identica.processes.pairs import Pairs
 class SnappedProcess:
     """Draws z and z̃ from ``process`` and moves both to the nearest of the ``latents: (N, d)`` that were observed.
 
-    Where both are nearest to the same one, z̃ goes to the second nearest. That is what the authors of paper A did with
-    250,000 renders. In ten dimensions the nearest of so many is far: the pairs spread over 0.26 per coordinate where
-    the conditional has 0.1, and any conditional becomes nearly Gaussian. What is learned is learned from those pairs.
+    Where both are nearest to the same one, z̃ goes to the second nearest (the same point, where a set has it twice).
+    That is what the authors of paper A did with 250,000 renders. In ten dimensions the nearest of so many is far: the
+    pairs spread over 0.26 per coordinate where the conditional has 0.1, and any conditional becomes nearly Gaussian.
+    What is learned is learned from those pairs.
 
     process: marginal, conditional and, unless ``observations`` are given, the mixing that observes the latents.
     observations: what was seen of the latents, a tensor ``(N, ...)`` or a function from indices ``(n,)`` to
@@ -50,6 +51,8 @@ class SnappedProcess:
             raise TypeError(
                 "SnappedProcess takes a PairProcess with one positive for each anchor and no hard negatives."
             )
+        if not isinstance(latents, Tensor):
+            raise TypeError(f"latents of SnappedProcess are a tensor, not {type(latents).__name__}.")
         if latents.ndim != 2 or latents.shape[1] != process.dim or len(latents) < 2:
             raise ValueError(
                 f"SnappedProcess takes at least two latents of the process, (N, {process.dim}), not of shape "

@@ -173,7 +173,8 @@ def _prepare(encoder: Any, process: Process, seed: int, device: torch.device) ->
     if hasattr(encoder, "prepare"):
         generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "prepare"))
         n = getattr(encoder, "prepare_samples", PREPARE_SAMPLES)
-        encoder.prepare(first_pairs(process.sample(n, generator)).x)
+        most = getattr(process, "most", None)  # of a pool
+        encoder.prepare(first_pairs(process.sample(n if most is None else min(n, most), generator)).x)
 
 
 class _Loop:

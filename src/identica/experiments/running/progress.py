@@ -116,7 +116,8 @@ class TableProgress(Callback):
             self._last_line = time.monotonic()
             left = self.seconds_left()
             remaining = "" if left is None else f"  {duration(left)} left"
-            self.say(f"{self._label}  step {state.step}  {describe_record(record)}{remaining}")
+            done = f"step {self._done_now} of {self._now.steps}"  # of all stages, where there are several
+            self.say(f"{self._label}  {done}  {describe_record(record)}{remaining}")
 
     # -- the clock
 

@@ -150,7 +150,7 @@ class ImagePlan(BasePlan):
     def encoder(self, model: Model, seed: int) -> ResNetEncoder:
         """An untrained ResNet that ends in the model's space."""
         recipe, space = self.recipe, self._space(model)
-        encoder = ResNetEncoder(
+        return ResNetEncoder(
             space,
             recipe.depth,
             stem=recipe.stem,
@@ -159,9 +159,6 @@ class ImagePlan(BasePlan):
             scaffold_until=recipe.scaffold_until,
             seed=derive_seed(seed, f"{model} encoder"),
         )
-        pools = [resolution.pool for resolution in recipe.resolutions if resolution.pool]
-        encoder.prepare_samples = min([encoder.prepare_samples, *pools])
-        return encoder
 
     def _space(self, model: Model) -> Space:
         """The latents' own box where its sides are fixed; the paper's starts as [0, 1] and learns its sides."""

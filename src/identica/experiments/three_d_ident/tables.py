@@ -104,7 +104,7 @@ _SUPERVISED = _Figures((98.67, 0.03), (99.98, 0.01))
 _IDENTITY = _Figures((5.25, 1.20), (5.35, 0.72))
 
 _NARROW = "exact pairs with the σ of the authors' code, narrower than what snapping made of them"
-_WIDE = f"exact pairs of spread {SNAPPED_SPREAD}, as wide as those that the authors' snapping produced, but not snapped"
+_WIDE = f"exact pairs of σ = {SNAPPED_SPREAD}, the spread that the authors' snapping produced, before the box cuts them"
 _SNAPPED = "pairs snapped to 250,000 latents (smoke: 64), as the authors did: the protocol to compare with the paper"
 _UNBOUNDED = f"{_WIDE}; −‖·‖² on an unbounded code cannot tell rotations apart, so R² may be high and MCC stays low"
 _LAPLACE = f"{_WIDE}: Laplace, where the authors' came out nearly normal"
