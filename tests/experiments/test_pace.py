@@ -54,8 +54,21 @@ def test_the_estimate_covers_the_whole_table(capsys: Any, monkeypatch: pytest.Mo
         progress.end()
         assert progress.seconds_left() == pytest.approx(50.0)
     err = capsys.readouterr().err
-    assert err.count("clica/table1, fast: about ") == 1 and "row 1, contrastive  step 50  R² 0.5000  75 s left" in err
+    assert err.count("clica/table1, fast: about ") == 1 and "contrastive  step 50 of 100  R² 0.5000  75 s left" in err
     assert progress.ahead == [Work("a", 100)]
+
+
+def test_steps_are_counted_over_all_stages(capsys: Any) -> None:
+    state: Any = SimpleNamespace(step=0)
+    with TableProgress("clica/table4, fast") as progress:
+        progress.begin("row 1, contrastive", Work("exact", 100))
+        for steps in (70, 20):
+            state.step = 0
+            progress.on_start(state, SimpleNamespace())  # type: ignore[arg-type]
+            for state.step in range(1, steps + 1):
+                progress.on_step(state)
+        progress.on_evaluation(state, Record(20, 1.0, {"r2": 0.5}))
+    assert "row 1, contrastive  step 90 of 100  R² 0.5000" in capsys.readouterr().err
 
 
 def test_quiet_says_nothing(capsys: Any) -> None:
