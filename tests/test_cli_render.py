@@ -39,6 +39,20 @@ def test_a_data_set_is_written_and_continued(tmp_path: Path, capsys: pytest.Capt
     assert (settings["resolution"], settings["version"]) == (16, VERSION)
 
 
+def test_a_data_set_grows(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("identica.cli.render.LATENTS_BLOCK", 4)
+    arguments = ["render", "3dident", "--out", str(tmp_path), *SMALL, "--n"]
+    assert run([*arguments, "3"]) == 0
+    first = ThreeDIdent(tmp_path)
+    assert run([*arguments, "6"]) == 0
+    assert "6 images in" in (said := capsys.readouterr().out) and "3 drawn now" in said
+    larger = ThreeDIdent(tmp_path)
+    assert len(larger) == 6 and torch.equal(larger.raw_latents[:3], first.raw_latents)
+    assert torch.equal(larger.images(), ThreeDIdentScene(16).render(larger.raw_latents))
+    assert run([*arguments, "5"]) == 2
+    assert "has 6 latents already, more than 5: choose another folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("split", ["../elsewhere", "..", "a/b", "/tmp", ""])
 def test_a_split_is_a_name_and_not_a_path(split: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["render", "3dident", "--n", "1", "--out", str(tmp_path / "out"), "--split", split, *SMALL]) == 2
@@ -64,8 +78,8 @@ def test_mistakes_get_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["render", "sheet", "--out", str(tmp_path / "a.txt"), "--values", "2", *SMALL], "a .png, .pdf or .svg file"),
         (["render", "3dident", "--n", "1", "--out", str(tmp_path / "file"), *SMALL], "is a file, and the images need"),
         (
-            ["render", "3dident", "--n", "2", "--out", str(tmp_path / "set"), *SMALL],
-            "other settings (n was 1 and is now 2)",
+            ["render", "3dident", "--n", "1", "--out", str(tmp_path / "set"), *SMALL, "--seed", "1"],
+            "other settings (seed was 0 and is now 1)",
         ),
         (["render", "sheet", "--quality", "best", *SMALL], "quality must be one of standard, high"),
     ):

@@ -150,9 +150,24 @@ def test_only_what_is_missing_is_rendered_again(folder: Path) -> None:
     assert torch.equal(ThreeDIdent(folder).images(), whole)
 
 
+@pytest.mark.parametrize("killed", [None, "raw_latents.npy"])
+def test_more_latents_make_it_larger(folder: Path, killed: str | None) -> None:
+    """Also where the one who made it larger was killed after the first file."""
+    more = torch.cat([RAW, -RAW])
+    if killed:
+        np.save(folder / killed, more.numpy())
+    assert write_three_d_ident(folder, more, painted) == 7
+    data = ThreeDIdent(folder)
+    assert torch.equal(data.raw_latents, more)
+    assert torch.equal(data.images()[:, 0, 0, 0], ((more[:, 0] + 1) * 127.5).round().to(torch.uint8))
+
+
 def test_a_folder_begun_with_other_settings_is_refused(folder: Path) -> None:
-    with pytest.raises(ValueError, match="raw_latents.npy was written from other latents"):
+    with pytest.raises(ValueError, match="raw_latents.npy has 7 latents already, more than 6"):
         write_three_d_ident(folder, RAW[:6], painted)
+    for other in (RAW.flip(0), torch.cat([RAW[1:], RAW])):
+        with pytest.raises(ValueError, match="raw_latents.npy was written from other latents"):
+            write_three_d_ident(folder, other, painted)
     with pytest.raises(ValueError, match=r"rendering.json .* other settings \(size was not given and is now 64\)"):
         write_three_d_ident(folder, RAW, painted, settings={"size": 64, "split": None})
     (folder / "rendering.json").write_text("{")

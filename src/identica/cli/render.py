@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 WHAT = ("3dident", "sheet")
 ENGINES = ("ours", "blender")
+#: Latents that are drawn at once.
+LATENTS_BLOCK = 4096
 #: To the inch of a sheet: with fewer its text could not be read.
 LEAST_DOTS = 75
 
@@ -37,7 +39,7 @@ def render(
 
     A data set has the layout of the published one, images/000000.png …, latents.npy (physical units) and
     raw_latents.npy (from -1 to 1); identica.data.ThreeDIdent reads either. Interrupted, even killed, the same command
-    goes on where it was. A sheet shows each factor at several values.
+    goes on where it was, and with a larger --n it adds images. A sheet shows each factor at several values.
 
     \b
     Examples:
@@ -103,11 +105,19 @@ def _data_set(
     seed: int,
     quiet: bool,
 ) -> Path:
+    import torch
+
     from identica.data import write_three_d_ident
     from identica.distributions import BoxUniform
     from identica.training import derive_seed
 
-    latents = BoxUniform(10, low=-1.0).sample((n,), generator=derive_seed(seed, f"3dident {split or 'images'}"))
+    marginal, name = BoxUniform(10, low=-1.0), f"3dident {split or 'images'}"
+    # Block by block, so that a smaller data set is the beginning of a larger one.
+    blocks = (
+        marginal.sample((LATENTS_BLOCK,), generator=derive_seed(seed, f"{name} {start}"))
+        for start in range(0, n, LATENTS_BLOCK)
+    )
+    latents = torch.cat(list(blocks))[:n]
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, and the images need a folder: choose another with --out.")
     begin = time.monotonic()
@@ -117,7 +127,7 @@ def _data_set(
                 folder,
                 latents,
                 draw,
-                settings={**settings, "n": n, "split": split, "seed": seed},
+                settings={**settings, "split": split, "seed": seed},
                 batch=batch,
                 on_progress=on_progress,
             )

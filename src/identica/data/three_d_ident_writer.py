@@ -46,7 +46,8 @@ def write_three_d_ident(
 
     render: latents ``(b, 10)`` to images ``(b, 3, H, W)``, bytes or numbers in [0, 1].
     settings: what the images depend on besides the latents, as plain data; kept beside them. A folder that was begun
-        with other settings or other latents is refused, and so is one that was not written here.
+        with other settings or other latents is refused, and so is one that was not written here. More latents that
+        begin with those of before make it larger.
     threads: that compress images, six milliseconds for one of 224 pixels; all cores unless given.
     on_progress: called with the number of images that are there, first with those found from before.
 
@@ -122,8 +123,9 @@ def _begin(folder: Path, raw: Tensor, settings: dict[str, Any]) -> None:
     _clear_half_written(folder)
     # The settings come first: whatever lies beside them was written here
     for name, content in {SETTINGS: f"{described}\n".encode(), **arrays}.items():
-        if not (folder / name).exists():
-            write_atomically(folder / name, content)
+        path = folder / name
+        if not path.exists() or (name in arrays and path.read_bytes() != content):  # missing, or fewer latents
+            write_atomically(path, content)
 
 
 def _require_the_same(folder: Path, settings: dict[str, Any], arrays: dict[str, bytes]) -> None:
@@ -141,8 +143,23 @@ def _require_the_same(folder: Path, settings: dict[str, Any], arrays: dict[str, 
     if differences := _differences(path, settings):
         raise ValueError(f"{path} was written with other settings ({'; '.join(differences)}): {_WHAT_TO_DO}")
     for name, content in arrays.items():
-        if (folder / name).exists() and (folder / name).read_bytes() != content:
-            raise ValueError(f"{folder / name} was written from other latents: {_WHAT_TO_DO}")
+        if (folder / name).exists():
+            _require_beginning(folder / name, content)
+
+
+def _require_beginning(path: Path, content: bytes) -> None:
+    """The latents of before are the first of those of now."""
+    if path.read_bytes() == content:
+        return
+    now = np.load(io.BytesIO(content), allow_pickle=False)
+    try:
+        before = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): {_WHAT_TO_DO}") from error
+    if before.shape[1:] == now.shape[1:] and len(before) > len(now) and np.array_equal(before[: len(now)], now):
+        raise ValueError(f"{path} has {len(before)} latents already, more than {len(now)}: choose another folder.")
+    if before.shape[1:] != now.shape[1:] or not np.array_equal(before, now[: len(before)]):
+        raise ValueError(f"{path} was written from other latents: {_WHAT_TO_DO}")
 
 
 def _differences(path: Path, settings: dict[str, Any]) -> list[str]:
