@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from identica.experiments.catalogue import Cost, DeviceKind, Entry, Experiment, Metric, Model, Published, Row, SpaceName
-from identica.experiments.claims import AtLeast, AtMost, Claim, Quantity
+from identica.experiments.claims import AtLeast, AtMost, Claim, Near, Quantity
 from identica.experiments.laws import UNIFORM, Law, laplace, normal, vmf
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _rows(metric: Literal["r2", "r2_train"]) -> tuple[ImageRow, ...]:
     )
 
 
-def _claims(mcc: str, r2: str, figures: dict[str, float]) -> tuple[Claim, ...]:
+def _claims(mcc: str, r2: str, figures: dict[str, float], sphere: float) -> tuple[Claim, ...]:
     """What the other column of the table says, and what its rows must show beside each other."""
     score = Quantity("contrastive", mcc)
     linear = Quantity("contrastive", r2)
@@ -172,7 +172,13 @@ def _claims(mcc: str, r2: str, figures: dict[str, float]) -> tuple[Claim, ...]:
     return (
         *(reached(number, bound) for number, bound in figures.items()),
         AtMost("Unbounded codes (row 2) are not the factors: MCC below 70 %", ("2",), score, 0.70),
-        AtMost("A sphere (row 4) cannot hold a box: R² below 80 %", ("4",), linear, 0.80),
+        Near(
+            f"A sphere (row 4) holds as much of a box as in the paper: R² of {sphere} % to a fifth",
+            ("4",),
+            linear,
+            sphere / 100,
+            0.2,
+        ),
         AtMost("Augmentations (row 5) keep far less than pairs: R² below 60 %", ("5",), linear, 0.60),
     )
 
@@ -205,13 +211,13 @@ TABLE4 = _experiment(
     "3DIdent, scored on test images",
     "r2",
     _rows("r2"),
-    _target() + _claims("mcc", "r2", {"1": 98.31, "3": 98.38}),
+    _target() + _claims("mcc", "r2", {"1": 98.31, "3": 98.38}, _ROW4.r2[0]),
 )
 TABLE5 = _experiment(
     "5",
     "3DIdent, scored on training images",
     "r2_train",
     _rows("r2_train"),
-    _claims("mcc_train", "r2_train", {"1": 98.85, "3": 98.94}),
+    _claims("mcc_train", "r2_train", {"1": 98.85, "3": 98.94}, _ROW4.r2_train[0]),
 )
 EXPERIMENTS = (TABLE4, TABLE5)
