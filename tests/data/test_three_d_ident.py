@@ -170,6 +170,14 @@ def test_a_folder_begun_with_other_settings_is_refused(folder: Path) -> None:
             write_three_d_ident(folder, other, painted)
     with pytest.raises(ValueError, match=r"rendering.json .* other settings \(size was not given and is now 64\)"):
         write_three_d_ident(folder, RAW, painted, settings={"size": 64, "split": None})
+    whole = (folder / "latents.npy").read_bytes()
+    for damaged in (whole[:-9], b"PK\x03\x04 no archive", b"", whole[:20]):
+        (folder / "latents.npy").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"latents.npy cannot be read \(.*: delete it"):
+            write_three_d_ident(folder, RAW, painted)
+        with pytest.raises(DataFileError, match="latents.npy cannot be read as an array of numbers"):
+            ThreeDIdent(folder)
+    (folder / "latents.npy").write_bytes(whole)
     (folder / "rendering.json").write_text("{")
     with pytest.raises(ValueError, match="rendering.json cannot be read"):
         write_three_d_ident(folder, RAW, painted)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -131,17 +132,24 @@ def physical(raw: Tensor) -> Tensor:
     return raw * torch.tensor(PHYSICAL, dtype=raw.dtype, device=raw.device)
 
 
+def read_array(path: Path) -> npt.NDArray[Any]:
+    """The array of an .npy file; a pickle, an archive or a damaged file is a ValueError."""
+    with path.open("rb") as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
 def _read_latents(path: Path, most: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """``(n, 10)`` numbers, column j between −most[j] and most[j]."""
     try:
-        values = np.load(path, allow_pickle=False)
+        values = read_array(path)
     except FileNotFoundError:
         raise DataFileError(f"{path.parent} holds no {path.name}; {_WHERE}.") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError) as error:
         raise DataFileError(f"{path} cannot be read as an array of numbers ({error}): replace it.") from error
-    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.shape[1] != len(FACTORS) or not len(values):
-        shape = getattr(values, "shape", "several arrays")
-        raise DataFileError(f"{path} holds {shape}, expected at least one row of {len(FACTORS)} factors, (n, 10).")
+    if values.ndim != 2 or values.shape[1] != len(FACTORS) or not len(values):
+        raise DataFileError(
+            f"{path} holds {values.shape}, expected at least one row of {len(FACTORS)} factors, (n, 10)."
+        )
     if values.dtype.kind not in "fiu":
         raise DataFileError(f"{path} holds {values.dtype}, expected numbers.")
     outside = ~(np.abs(values) <= most * (1 + _ROUNDING))  # NaN is outside too

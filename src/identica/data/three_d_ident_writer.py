@@ -20,7 +20,7 @@ from torch import Tensor
 
 from identica._numbers import whole_number
 from identica.data.png import Pixels, is_whole, write_png
-from identica.data.three_d_ident import physical
+from identica.data.three_d_ident import physical, read_array
 from identica.render import check_latents
 from identica.training.checkpoint import is_alive, write_atomically
 
@@ -153,13 +153,14 @@ def _require_beginning(path: Path, content: bytes) -> None:
         return
     now = np.load(io.BytesIO(content), allow_pickle=False)
     try:
-        before = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): {_WHAT_TO_DO}") from error
-    if before.shape[1:] == now.shape[1:] and len(before) > len(now) and np.array_equal(before[: len(now)], now):
-        raise ValueError(f"{path} has {len(before)} latents already, more than {len(now)}: choose another folder.")
-    if before.shape[1:] != now.shape[1:] or not np.array_equal(before, now[: len(before)]):
+        before = read_array(path)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}): delete it with its folder, or choose another.") from error
+    both = min(len(before), len(now)) if before.ndim == 2 else 0
+    if not both or not np.array_equal(before[:both], now[:both]):
         raise ValueError(f"{path} was written from other latents: {_WHAT_TO_DO}")
+    if len(before) > len(now):
+        raise ValueError(f"{path} has {len(before)} latents already, more than {len(now)}: choose another folder.")
 
 
 def _differences(path: Path, settings: dict[str, Any]) -> list[str]:

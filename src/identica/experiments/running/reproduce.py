@@ -210,10 +210,8 @@ class _Work:
             self._write(plan, [seed for seed in task.seeds if seed in missing])
             for model in claimed:
                 name = plan.model_hashes[model]
-                later = self.lacking(plan, model, missing)  # other seeds, whose checkpoints may be there
-                if not later and name not in self._sources(
-                    [plan]
-                ):  # what models start from may serve the next row, too
+                # Checkpoints of other seeds may be there, and what models start from may serve the next row, too.
+                if not self.lacking(plan, model, missing) and name not in self._sources([plan]):
                     self.folders.forget(name)
         return True
 
