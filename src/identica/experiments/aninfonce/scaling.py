@@ -20,7 +20,7 @@ R2 = Quantity("infonce", "r2")
 PRECISION = 75.0
 _LARGEST = 262_144
 #: 16 times as many pairs of codes a step as with batches of 65,536, so there are fewer steps.
-_LARGEST_STEPS = 1000
+_LARGEST_STEPS = 500
 #: Of the points that are given time.
 _LONG = 20_000
 #: Room for what seeds do to a point, in a claim that a curve rises.
