@@ -218,6 +218,30 @@ def test_log_odds_of_intensities() -> None:
     torch.testing.assert_close(encoder(torch.eye(3)), plain(2 * torch.eye(3) - 1))
 
 
+@pytest.mark.parametrize("kind", ["mlp", "residual"])
+@pytest.mark.parametrize("space", [Sphere(3), Euclidean(3)], ids=repr)
+def test_turned_codes(kind: str, space: Space, generator: torch.Generator) -> None:
+    encoder, x = small(kind, space).double(), torch.randn(20, 5, generator=generator, dtype=torch.float64)
+    encoder.prepare(x)
+    with torch.no_grad():
+        for weights in encoder.parameters():
+            weights.normal_(generator=generator)
+        before = encoder(x)
+        turn = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64))[0]
+        encoder.turn(turn)
+        torch.testing.assert_close(encoder(x), before @ turn.T)
+
+
+def test_what_cannot_be_turned() -> None:
+    with pytest.raises(ValueError, match="would leave it"):
+        small("mlp", Box(3)).turn(torch.eye(3))
+    for wrong in (torch.eye(2), 2 * torch.eye(3), torch.ones(3, 3)):
+        with pytest.raises(ValueError, match=r"orthogonal matrix of shape \(3, 3\)"):
+            small("mlp", Sphere(3)).turn(wrong)
+    with pytest.raises(NotImplementedError, match="last_layers"):
+        Plain(3, Sphere(3), whiten=False).turn(torch.eye(3))
+
+
 def test_errors_are_sentences() -> None:
     encoder = small("mlp", Box(3))
     with pytest.raises(ValueError, match="log_odds is how far inputs are kept from 0 and 1"):

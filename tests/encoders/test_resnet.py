@@ -265,3 +265,13 @@ def test_several_seeds_as_one_step_update_their_own_statistics() -> None:
         assert torch.allclose(mapped["backbone.bn1.running_mean"], single["backbone.bn1.running_mean"], atol=1e-6)
         assert torch.allclose(mapped["backbone.bn1.running_var"], single["backbone.bn1.running_var"], atol=1e-6)
         assert int(mapped["backbone.bn1.num_batches_tracked"]) == 1
+
+
+def test_codes_of_images_can_be_turned() -> None:
+    encoder = ResNetEncoder(Sphere(2), stem="small").eval()
+    images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        before = encoder(images)
+        turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+        encoder.turn(turn)
+        torch.testing.assert_close(encoder(images), before @ turn.T)

@@ -129,6 +129,17 @@ def test_hashes_tell_points_and_losses_apart_and_equal_ones_are_shared() -> None
     assert plan(FIGURE2, "3", evaluations=3, error_batches=5).config_hash == plan(FIGURE2, "3").config_hash
 
 
+def test_turning_concerns_a_loss_with_one_learned_precision_alone() -> None:
+    plain, turned = (plan(FIGURE2, "3", turned=yes) for yes in (False, True))
+    assert turned.model_hashes["infonce"] == plain.model_hashes["infonce"]
+    assert turned.model_hashes["aninfonce"] != plain.model_hashes["aninfonce"]
+    assert (
+        turned.config["aninfonce"]["turned"] == {"n": 512, "batches": 40} and "turned" not in turned.config["infonce"]
+    )
+    plain, turned = (plan(FIGURE11, "1", turned=yes) for yes in (False, True))
+    assert turned.model_hashes == plain.model_hashes
+
+
 def test_where_lambda_waits_other_losses_do_not() -> None:
     made = plan(FIGURE12, "uniform")
     assert [made.train_config(model).similarity_after for model in ("aninfonce", "tricl")] == [0.6, 0.0]
@@ -293,6 +304,25 @@ def test_a_resumed_run_has_the_whole_curve(tmp_path: Path) -> None:
     straight = train_model(one, "aninfonce", [0], callback=Callback(), **settings)[0]
     assert resumed.info["curve"] == straight.info["curve"] and len(resumed.info["curve"]["precision"]) == 3
     assert resumed.scores == straight.scores
+
+
+def test_what_is_scored_is_the_turned_run(tmp_path: Path) -> None:
+    plain, turned = (
+        train_model(
+            plan(FIGURE2, "linear", "tiny", turned=yes, steps=200, lr=5e-3, batch_size=256, error_pairs=256),
+            "aninfonce",
+            [0],
+            device=torch.device("cpu"),
+            folder=tmp_path / str(yes),
+            callback=Callback(),
+        )[0]
+        for yes in (False, True)
+    )
+    assert turned.info["curve"] == plain.info["curve"]  # of the training
+    assert turned.scores["r2"] == pytest.approx(plain.scores["r2"], abs=1e-5)
+    assert turned.scores["mcc"] != pytest.approx(plain.scores["mcc"], abs=1e-3)
+    assert turned.per_dimension["precision"] != plain.per_dimension["precision"]
+    assert turned.scores["excess_loss"] < plain.scores["excess_loss"]
 
 
 def test_an_ensemble_and_its_rival_run_too(tmp_path: Path) -> None:

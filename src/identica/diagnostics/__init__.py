@@ -1,5 +1,6 @@
 """What holds, what was identified, and whether one may trust it."""
 
+from identica.diagnostics.axes import Axes, best_axes, turn_to_axes
 from identica.diagnostics.folding import Folding, folding
 from identica.diagnostics.identification import Identification, block_identification, identification
 from identica.diagnostics.limiting_precision import limiting_precision
@@ -14,11 +15,13 @@ from identica.diagnostics.redundancy import Redundancy, redundancy
 from identica.diagnostics.targets import iterations_to_target
 
 __all__ = [
+    "Axes",
     "Folding",
     "Identification",
     "PrecisionEstimate",
     "Promise",
     "Redundancy",
+    "best_axes",
     "best_precision",
     "block_identification",
     "folding",
@@ -29,4 +32,5 @@ __all__ = [
     "precision_standard_errors",
     "promise",
     "redundancy",
+    "turn_to_axes",
 ]

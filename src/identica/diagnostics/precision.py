@@ -10,29 +10,22 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from identica._numbers import whole_number
-from identica._randomness import as_generator
+from identica.diagnostics.codes import ONE_BY_ONE, Codes, Encode, checked_similarity, drawn_codes
 from identica.objectives import InfoNCE
-from identica.objectives.base import encode_pairs
-from identica.processes import EnsembleProcess, PairProcess
+from identica.processes import PairProcess
 from identica.processes.optimal_loss import OptimalLoss
 from identica.similarities import Anisotropic
-from identica.training.evaluation import evaluation_mode
 from identica.training.step import Process
-
-Encode = Callable[[Tensor], Tensor]
-Codes = tuple[Tensor, Tensor, Tensor | None]
 
 #: Step in log Λ̂ of the central differences that make the Hessian out of gradients, which are in float64.
 _STEP = 1e-4
-_ONE_BY_ONE = "For an ensemble take them one by one: process.processes[i] with objective.members[i]."
 #: Within e^±20 everything is computable; an entry that runs away stops there, or shortly before, and has left e^±12.
 _BOUND, _FAR = 20.0, 12.0
 #: A standard error above this part of an entry says that the batches hardly determine it.
@@ -160,7 +153,7 @@ def _seen(process: Process, encoder: Encode | None) -> tuple[Process, Encode]:
     if not isinstance(process, PairProcess):
         raise TypeError(
             "Without an encoder the codes are the true latents, which a PairProcess has, not "
-            f"{type(process).__name__}. {_ONE_BY_ONE}"
+            f"{type(process).__name__}. {ONE_BY_ONE}"
         )
     counts = {name: getattr(process, name) for name in ("negatives_per_anchor", "positives_per_anchor")}
     negative = process.negative_conditional
@@ -189,17 +182,10 @@ class _Problem:
 
     @staticmethod
     def of(process: Process, encoder: Encode, objective: InfoNCE, n: int, batches: int, seed: int) -> _Problem:
-        similarity = _checked(process, objective)
-        n, batches = whole_number(n, "n", least=2), whole_number(batches, "batches", least=2)
-        generator = as_generator(seed, getattr(process, "device", "cpu"))
-        with torch.no_grad(), evaluation_mode(encoder):
-            kinds = (objective._one_kind(process.sample(n, generator)) for _ in range(batches))
-            drawn = [encode_pairs(encoder, pairs)[0] for pairs in kinds]
-        codes = [tuple(None if h is None else h.double() for h in batch) for batch in drawn]
-        if not all(h is None or bool(h.isfinite().all()) for batch in codes for h in batch):
-            raise ValueError("The encoder returns NaN or infinite codes, at which no precision can be estimated.")
+        similarity = checked_similarity(process, objective)
+        codes = drawn_codes(process, encoder, objective, n, batches, seed)
         settings = objective.settings() | {"impl": "auto"}  # not every kernel computes in float64
-        return _Problem(codes, settings, similarity.dim, n)  # type: ignore[arg-type]
+        return _Problem(codes, settings, similarity.dim, len(codes[0][0]))
 
     def loss(self, codes: Codes, theta: Tensor) -> tuple[float, Tensor]:
         """Loss and gradient in θ: ``(), (d,)``."""
@@ -258,16 +244,3 @@ def _warn_of_vague(entries: list[int], n: int) -> None:
         "them cure, or the codes there say nothing about the pairs.",
         stacklevel=4,
     )
-
-
-def _checked(process: Process, objective: InfoNCE) -> Anisotropic:
-    if isinstance(process, EnsembleProcess) or not hasattr(process, "sample") or not isinstance(objective, InfoNCE):
-        raise TypeError(f"A precision is estimated for one process, which has sample(), and one InfoNCE. {_ONE_BY_ONE}")
-    if not isinstance(objective.similarity, Anisotropic):
-        raise ValueError(
-            f"This loss has no precision to estimate: its similarity is {objective.similarity!r}, not Anisotropic. Use "
-            "AnInfoNCE(dim), which is InfoNCE(Anisotropic(dim))."
-        )
-    if not bool((objective.similarity.precision > 0).all()):
-        raise ValueError("Entries of 0 in a fixed precision have no logarithm; start from positive ones.")
-    return objective.similarity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from identica._numbers import whole_number
 from identica._randomness import Randomness, as_generator
 from identica.encoders.heads import make_head
 from identica.encoders.whiten import Whiten
-from identica.spaces import Space
+from identica.spaces import Euclidean, Space, Sphere
 
 
 class Encoder(nn.Module):
@@ -46,6 +47,25 @@ class Encoder(nn.Module):
         if self.whiten is not None and not self.whiten.is_fitted:
             self.whiten.fit(x)
 
+    def turn(self, rotation: Tensor) -> None:
+        """Turn all codes, h ↦ rotation · h, by turning the linear layers before the head: ``(dim, dim)``, orthogonal.
+
+        Only in spaces that look alike from all sides, spheres and all of ℝ^d: a box would be left.
+
+        >>> from identica.encoders import MLPEncoder
+        >>> from identica.spaces import Sphere
+        >>> encoder, x = MLPEncoder(2, Sphere(2)), torch.ones(1, 2)
+        >>> before = encoder(x)
+        >>> encoder.turn(torch.tensor([[0.0, -1.0], [1.0, 0.0]]))
+        >>> torch.allclose(encoder(x), torch.stack([-before[:, 1], before[:, 0]], dim=1))
+        True
+        """
+        turn_layers(self.last_layers(), rotation, self.space)
+
+    def last_layers(self) -> tuple[nn.Linear, ...]:
+        """The linear layers whose sum the head sees."""
+        raise NotImplementedError(f"{type(self).__name__} must implement last_layers() to be turned.")
+
     def to_dict(self) -> dict[str, Any]:
         """The architecture as plain data; the weights are in ``state_dict``.
 
@@ -69,6 +89,21 @@ class Encoder(nn.Module):
                 f"This encoder takes observations of length {self.dim_in}, but the input has shape "
                 f"{tuple(x.shape)}; its last axis must be {self.dim_in}."
             )
+
+
+@torch.no_grad()
+def turn_layers(layers: Sequence[nn.Linear], rotation: Tensor, space: Space) -> None:
+    """Multiply weights and biases of layers that end in ``space`` by a rotation, in float64."""
+    if not isinstance(space, Sphere | Euclidean):
+        raise ValueError(f"Codes in {space!r} cannot be turned: they would leave it. Spheres and Euclidean spaces can.")
+    rotation = rotation.detach().double()
+    unit = torch.eye(space.dim, dtype=torch.float64, device=rotation.device)
+    if rotation.shape != unit.shape or not torch.allclose(rotation @ rotation.T, unit, atol=1e-5):
+        raise ValueError(f"A rotation of these codes is an orthogonal matrix of shape {tuple(unit.shape)}.")
+    for layer in layers:
+        turn = rotation.to(layer.weight.device)
+        layer.weight.copy_(turn @ layer.weight.double())
+        layer.bias.copy_(turn @ layer.bias.double())
 
 
 def make_linear(dim_in: int, dim_out: int, generator: torch.Generator, *, gain: float = 1.0) -> nn.Linear:

@@ -68,6 +68,12 @@ class MLPEncoder(Encoder):
         weights, biases = [layer.weight for layer in linears], [layer.bias for layer in linears]
         return perceptron(x, weights, biases, self.negative_slope, dtype)
 
+    def last_layers(self) -> tuple[nn.Linear, ...]:
+        """The last one."""
+        last = self.network[-1]
+        assert isinstance(last, nn.Linear)
+        return (last,)
+
     def to_dict(self) -> dict[str, Any]:
         """``{"encoder": "mlp", ...}``."""
         if type(self) is not MLPEncoder:

@@ -98,6 +98,10 @@ class ResidualEncoder(Encoder):
         in_blocks = [layer for layer in self.blocks.modules() if isinstance(layer, nn.Linear)]
         return [self.skip, self.first, *in_blocks, self.last]
 
+    def last_layers(self) -> tuple[nn.Linear, ...]:
+        """The skip and the end of the residual network."""
+        return self.skip, self.last
+
     def to_dict(self) -> dict[str, Any]:
         """``{"encoder": "residual", ...}``."""
         if type(self) is not ResidualEncoder:

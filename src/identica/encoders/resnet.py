@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from identica._numbers import whole_number
 from identica._randomness import Randomness
-from identica.encoders.base import make_linear, weight_generator
+from identica.encoders.base import make_linear, turn_layers, weight_generator
 from identica.encoders.heads import make_head
 from identica.encoders.scaffold import FADED, Scaffold, fading
 from identica.spaces import Space, Sphere
@@ -237,6 +237,10 @@ class ResNetEncoder(nn.Module):
         # Channels last, in words that also hold where the step is mapped over seeds.
         x = images.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2).to(dtype)
         return torch.addcmul(shift.to(dtype)[:, None, None], x, scale.to(dtype)[:, None, None])
+
+    def turn(self, rotation: Tensor) -> None:
+        """Turn all codes, as :meth:`identica.encoders.base.Encoder.turn` does."""
+        turn_layers([self.last], rotation, self.space)
 
     # -- the normalisation
 

@@ -132,6 +132,10 @@ class BasePlan(abc.ABC):
         """Callbacks that look on during training; they may add to a record's scores and terms."""
         return ()
 
+    def finished(self, model: Model, seed: int, run: TrainingRun, device: torch.device) -> TrainingRun:
+        """The run that is scored: a trained one, and whatever is done to it when training is over."""
+        return run
+
     def measured(
         self, model: Model, seed: int, run: TrainingRun, evaluation: Evaluation, device: torch.device
     ) -> Measured:

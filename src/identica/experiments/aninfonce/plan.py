@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from identica.diagnostics import turn_to_axes
 from identica.distributions import Conditional, FisherBingham, SphereUniform
 from identica.encoders import MLPEncoder, ResidualEncoder
 from identica.encoders.base import Encoder
@@ -115,6 +116,23 @@ class LossPlan(BasePlan):
         processes = {self.seed(model, seed): self.process(model, seed).to(device) for seed in seeds}
         return (PrecisionWatch(processes, self.row.precisions, self.recipe.evaluation_samples),)
 
+    def finished(self, model: Model, seed: int, run: TrainingRun, device: torch.device) -> TrainingRun:
+        """Turned to the axes of its loss, where the recipe says so."""
+        if not self._turns(model):
+            return run
+        process = self.process(model, seed).to(device)
+        assert isinstance(process, PairProcess)
+        return turn_to_axes(run, process, **self._turning, seed=derive_seed(seed, f"{model} axes"))
+
+    def _turns(self, model: Model) -> bool:
+        return self.recipe.turned and self.row.losses[model].kind == "anisotropic" and len(self.row.precisions) == 1
+
+    @property
+    def _turning(self) -> dict[str, int]:
+        """The pairs that axes are found from."""
+        recipe = self.recipe
+        return {"n": min(recipe.batch_size, recipe.error_pairs), "batches": recipe.error_batches}
+
     def measured(
         self, model: Model, seed: int, run: TrainingRun, evaluation: Evaluation, device: torch.device
     ) -> Measured:
@@ -150,4 +168,6 @@ class LossPlan(BasePlan):
             "train": self.train_config(model).to_dict(),
             "conditionals": [law.to_dict() for law in (self.row.conditional, *self.row.also)],
         }
+        if self._turns(model):
+            data["turned"] = self._turning
         return json.loads(json.dumps(data))

@@ -149,6 +149,7 @@ def _result(
     info |= {"steps": run.step, "seconds": round(seconds, 3), "trained_together": together}
     info["curve"] = learning_curve(run.history)
     try:
+        run = plan.finished(model, seed, run, device)
         evaluation = _evaluated(plan, model, seed, run, device)
         return _scored(evaluation, info, seconds, plan.measured(model, seed, run, evaluation, device))
     except ValueError as error:  # codes without a score, such as infinite ones: not a reason to stop the others
