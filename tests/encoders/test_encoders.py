@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from identica.encoders import Encoder, MLPEncoder, ResidualEncoder, encoder_from_dict
+from identica.encoders.residual import scaled_log_odds
 from identica.spaces import Box, Euclidean, Product, Space, Sphere
 
 SPACES: list[Space] = [Sphere(3), Box(3), Euclidean(3), Product(Sphere(2), Euclidean(1))]
@@ -146,8 +147,9 @@ def test_prepare_fits_once(generator: torch.Generator) -> None:
         ResidualEncoder(4, Product(Sphere(2), Box(2)), width=8, blocks=3, activation="silu"),
         ResidualEncoder(4, Euclidean(2), whiten=False),
         ResidualEncoder(4, Euclidean(2), whiten=False, log_odds=1e-3),
+        ResidualEncoder(4, Euclidean(2), whiten=0.5, log_odds=1e-3),
     ],
-    ids=["mlp", "mlp-white", "residual", "residual-plain", "residual-log-odds"],
+    ids=["mlp", "mlp-white", "residual", "residual-plain", "residual-log-odds", "residual-partly-white"],
 )
 def test_dict_round_trip(encoder: Encoder, generator: torch.Generator) -> None:
     x = torch.randn(50, 4, generator=generator)
@@ -218,6 +220,22 @@ def test_log_odds_of_intensities() -> None:
     torch.testing.assert_close(encoder(torch.eye(3)), plain(2 * torch.eye(3) - 1))
 
 
+def test_it_is_log_odds_that_are_whitened(generator: torch.Generator) -> None:
+    encoder = ResidualEncoder(3, Euclidean(2), width=8, whiten=0.5, log_odds=1e-6, seed=1)
+    plain = ResidualEncoder(3, Euclidean(2), width=8, whiten=0.5, seed=1)
+    z = 3 * torch.randn(500, 3, generator=generator)
+    encoder.prepare(z.sigmoid())
+    plain.prepare(z)
+    torch.testing.assert_close(encoder(z.sigmoid()), plain(z), rtol=1e-4, atol=1e-4)
+
+
+def test_log_odds_are_finite_however_small_their_floor() -> None:
+    """In float32 there is no number between 1 − 6e-8 and 1."""
+    odds = scaled_log_odds(torch.tensor([0.0, 1e-13, 1e-9, 0.5, 1.0 - 6e-8, 1.0]), 1e-12)
+    assert bool(odds.isfinite().all()) and bool((odds.diff() >= 0).all())
+    assert odds[0] == odds[1] == -1.0 and odds[1] < odds[2] and odds[-1] < 0.6
+
+
 @pytest.mark.parametrize("kind", ["mlp", "residual"])
 @pytest.mark.parametrize("space", [Sphere(3), Euclidean(3)], ids=repr)
 def test_turned_codes(kind: str, space: Space, generator: torch.Generator) -> None:
@@ -244,12 +262,12 @@ def test_what_cannot_be_turned() -> None:
 
 def test_errors_are_sentences() -> None:
     encoder = small("mlp", Box(3))
-    with pytest.raises(ValueError, match="log_odds is how far inputs are kept from 0 and 1"):
-        ResidualEncoder(3, Box(3), log_odds=1e-3)
-    with pytest.raises(ValueError, match="between 0 and 0.5"):
-        ResidualEncoder(3, Box(3), whiten=False, log_odds=0.5)
-    with pytest.raises(ValueError, match="log_odds='1e-3'"):
-        ResidualEncoder(3, Box(3), whiten=False, log_odds="1e-3")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="kept from 0 and 1, between 0 and 0.5; got 0.5"):
+        ResidualEncoder(3, Box(3), log_odds=0.5)
+    with pytest.raises(ValueError, match="got '1e-3'"):
+        ResidualEncoder(3, Box(3), log_odds="1e-3")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="power of Whiten is above 0"):
+        ResidualEncoder(3, Box(3), whiten=-0.5)
     with pytest.raises(ValueError, match=r"length 5, but the input has shape \(4, 3\)"):
         encoder(torch.zeros(4, 3))
     with pytest.raises(ValueError, match="length of the observations"):

@@ -74,7 +74,27 @@ def test_full_precision_under_autocast(generator: torch.Generator) -> None:
     assert torch.equal(low, whiten(x))
 
 
+@pytest.mark.parametrize("method", ["zca", "pca"])
+def test_partly_whitened(method: str, generator: torch.Generator) -> None:
+    """Deviations become their own power 1 − power, on a scale on which the mean variance is 1."""
+    x = correlated(2_000, 4, generator).double()
+    before = np.linalg.eigvalsh(np.cov(x.numpy().T))
+    white = Whiten(4, method=method, power=0.5).double().fit(x)(x)  # type: ignore[arg-type]
+    after = np.linalg.eigvalsh(np.cov(white.numpy().T))
+    assert np.allclose(after, np.sqrt(before) / np.sqrt(before).mean())
+    fully = Whiten(4, method=method, power=1.0).double().fit(x)(x)  # type: ignore[arg-type]
+    assert torch.equal(fully, Whiten(4, method=method).double().fit(x)(x))  # type: ignore[arg-type]
+
+
+def test_a_constant_input_is_no_problem_partly_whitened() -> None:
+    x = torch.full((10, 3), 7.0)
+    assert torch.equal(Whiten(3, power=0.5).fit(x)(x), torch.zeros(10, 3))
+
+
 def test_errors_are_sentences(generator: torch.Generator) -> None:
+    for power in (0.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="above 0 and at most 1"):
+            Whiten(3, power=power)
     with pytest.raises(ValueError, match=r"rows of shape \(n, 3\)"):
         Whiten(3).fit(torch.zeros(10, 4))
     with pytest.raises(ValueError, match="3 rows cannot fill 3 dimensions"):

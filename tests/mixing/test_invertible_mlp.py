@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from identica._products import full_products
 from identica.mixing import InvertibleMLP, mixing_from_dict, same_mixing
-from identica.mixing.invertible_mlp import _full_products, best_conditioned
+from identica.mixing.invertible_mlp import best_conditioned
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +145,11 @@ def test_wrong_shapes_are_refused(mixing: InvertibleMLP) -> None:
 def test_products_on_cuda_are_those_of_float32_for_a_while() -> None:
     torch.set_float32_matmul_precision("high")
     try:
-        with pytest.raises(KeyError), _full_products(torch.device("cuda")):
+        with pytest.raises(KeyError), full_products(torch.device("cuda")):
             assert torch.get_float32_matmul_precision() == "highest"
             raise KeyError
         assert torch.get_float32_matmul_precision() == "high"
-        with _full_products(torch.device("cpu")):
+        with full_products(torch.device("cpu")):
             assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")

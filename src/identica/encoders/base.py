@@ -24,13 +24,13 @@ class Encoder(nn.Module):
     """
 
     def __init__(
-        self, dim_in: int, space: Space, *, whiten: bool, learn_radius: bool = False, learn_bound: bool = True
+        self, dim_in: int, space: Space, *, whiten: bool | float, learn_radius: bool = False, learn_bound: bool = True
     ) -> None:
         super().__init__()
         self.dim_in, self.space = whole_number(dim_in, "dim_in, the length of the observations,"), space
         self.learn_radius, self.learn_bound = bool(learn_radius), bool(learn_bound)
         self.head = make_head(space, learn_radius=self.learn_radius, learn_bound=self.learn_bound)
-        self.whiten = Whiten(self.dim_in) if whiten else None
+        self.whiten = Whiten(self.dim_in, power=float(whiten)) if whiten else None
 
     def body(self, x: Tensor) -> Tensor:
         """The network between whitening and head: ``(..., dim_in) -> (..., space.dim)``."""
@@ -39,13 +39,18 @@ class Encoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The codes of ``x: (..., dim_in)``."""
         self._check_input(x)
+        x = self.seen(x)
         return self.head(self.body(x if self.whiten is None else self.whiten(x)))
+
+    def seen(self, x: Tensor) -> Tensor:
+        """What is whitened: the input, unless a subclass sees it in another way; ``(..., dim_in) -> (..., dim_in)``."""
+        return x
 
     def prepare(self, x: Tensor) -> None:
         """Fit the whitening on a sample ``x: (n, dim_in)``, once: a second call changes nothing."""
         self._check_input(x)
         if self.whiten is not None and not self.whiten.is_fitted:
-            self.whiten.fit(x)
+            self.whiten.fit(self.seen(x))
 
     def turn(self, rotation: Tensor) -> None:
         """Turn all codes, h ↦ rotation · h, by turning the linear layers before the head: ``(dim, dim)``, orthogonal.
@@ -80,7 +85,7 @@ class Encoder(nn.Module):
             "space": self.space.to_dict(),
             "learn_radius": self.learn_radius,
             "learn_bound": self.learn_bound,
-            "whiten": self.whiten is not None,
+            "whiten": False if self.whiten is None else True if self.whiten.power == 1.0 else self.whiten.power,
         }
 
     def _check_input(self, x: Tensor) -> None:

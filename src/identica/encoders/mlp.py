@@ -24,7 +24,7 @@ class MLPEncoder(Encoder):
     hidden: widths of the hidden layers; by default the paper's, N·[10, 50, 50, 50, 50, 10] with
         N = ``space.dim``.
     negative_slope: of the leaky ReLUs.
-    whiten: put a :class:`Whiten` in front. The paper did not; it trains faster with it.
+    whiten: put a :class:`Whiten` in front, a number being its power. The paper did not; it trains faster with it.
     learn_bound, learn_radius: see :func:`identica.encoders.heads.make_head`.
     seed: a number or a generator for the initial weights; torch's default law.
 
@@ -44,7 +44,7 @@ class MLPEncoder(Encoder):
         hidden: Sequence[int] | None = None,
         negative_slope: float = 0.01,
         *,
-        whiten: bool = False,
+        whiten: bool | float = False,
         learn_radius: bool = False,
         learn_bound: bool = True,
         seed: Randomness = 0,

@@ -8,11 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from identica._numbers import whole_number
+from identica._numbers import as_float, whole_number
+from identica._products import full_products
 
 
 class Whiten(nn.Module):
     """x ↦ W (x − mean) with W Cov(x) Wᵀ = I, fitted once on a sample and fixed from then on.
+
+    power: below 1, W = c · Cov^(−power/2): directions that vary little are amplified less, and c gives the result a
+        mean variance of 1. For inputs of many pixels, of which some hardly vary.
 
     ``method="zca"`` takes the symmetric W = Cov^(−1/2), which changes x as little as any whitening can;
     ``"pca"`` sorts the directions by variance. Directions in which the sample does not vary beyond
@@ -31,12 +35,14 @@ class Whiten(nn.Module):
     matrix: Tensor
     fitted: Tensor
 
-    def __init__(self, dim: int, method: Literal["zca", "pca"] = "zca") -> None:
+    def __init__(self, dim: int, method: Literal["zca", "pca"] = "zca", power: float = 1.0) -> None:
         super().__init__()
         dim = whole_number(dim, "dim of Whiten")
         if method not in ("zca", "pca"):
             raise ValueError(f'method of Whiten must be "zca" or "pca", not {method!r}.')
-        self.dim, self.method = dim, method
+        if not 0.0 < as_float(power) <= 1.0:
+            raise ValueError(f"power of Whiten is above 0 and at most 1, where 1 whitens fully; got {power!r}.")
+        self.dim, self.method, self.power = dim, method, as_float(power)
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("matrix", torch.eye(dim))
         self.register_buffer("fitted", torch.tensor(False))
@@ -57,7 +63,10 @@ class Whiten(nn.Module):
         # Rounding leaves a spread of about eps times the size of the numbers themselves, mean included.
         rounding = 16 * torch.finfo(x.dtype).eps * rows.square().sum(dim=1).mean().sqrt()
         varies = variances > rounding**2
-        scales = torch.where(varies, variances.clamp_min(torch.finfo(torch.float64).tiny).rsqrt(), 0.0)
+        variances = variances.clamp_min(torch.finfo(torch.float64).tiny)
+        scales = torch.where(varies, variances.pow(-0.5 * self.power), 0.0)
+        if self.power < 1.0:
+            scales = scales / (variances * scales.square()).mean().sqrt().clamp_min(torch.finfo(torch.float64).tiny)
         matrix = scales[:, None] * directions.T
         self.matrix.copy_(directions @ matrix if self.method == "zca" else matrix.flip(0))
         self.mean.copy_(mean)
@@ -65,8 +74,8 @@ class Whiten(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(..., dim) -> (..., dim)``, in full precision also where autocast would lower it."""
-        with torch.autocast(x.device.type, enabled=False):
+        """``(..., dim) -> (..., dim)``, in full precision also where autocast or TF32 would lower it."""
+        with full_products(x.device):
             return functional.linear(x.to(self.mean.dtype) - self.mean, self.matrix)
 
     def _check_sample(self, x: Tensor) -> None:
@@ -85,4 +94,4 @@ class Whiten(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings, for printing."""
-        return f"{self.dim}, method={self.method!r}"
+        return f"{self.dim}, method={self.method!r}" + ("" if self.power == 1.0 else f", power={self.power:g}")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from identica._numbers import as_float, whole_number
+from identica._products import full_products
 from identica.mixing.base import Mixing
 
 
@@ -58,11 +59,15 @@ class DecoderMixing(Mixing):
         return self
 
     def forward(self, z: Tensor) -> Tensor:
-        """``z: (n, dim)`` on the unit sphere to observations ``(n, ...)``, in the precision of ``z``."""
+        """``z: (n, dim)`` on the unit sphere to observations ``(n, ...)``, in the precision of ``z``.
+
+        Neither autocast nor TF32 lowers it: observations are data, whatever precision a model is trained in.
+        """
         if z.ndim != 2 or z.shape[-1] != self.dim:
             raise ValueError(f"This mixing takes latents of shape (n, {self.dim}), not {tuple(z.shape)}.")
         dtype = next((p.dtype for p in self.decoder.parameters()), z.dtype)
-        x = self.decoder((self.scale * z).to(dtype)).to(z.dtype)
+        with full_products(z.device):
+            x = self.decoder((self.scale * z).to(dtype)).to(z.dtype)
         return x.flatten(start_dim=1) if self.flatten else x
 
     def to_dict(self) -> dict[str, Any]:

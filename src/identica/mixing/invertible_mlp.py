@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from identica._products import full_products
 from identica._randomness import as_generator, as_seed
 from identica.distributions.fused import MOST_FUSED_NUMBERS, fused_kernels_apply
 from identica.mixing.base import Mixing
@@ -74,7 +73,7 @@ class InvertibleMLP(Mixing):
 
             return mix(z, self.weights.to(z.dtype), self.negative_slope)
         x = z
-        with _full_products(z.device):
+        with full_products(z.device):  # observations are data, whatever precision a model is trained in
             for i, weight in enumerate(self.weights.to(z.dtype).unbind()):
                 if i:
                     x = functional.leaky_relu(x, self.negative_slope)
@@ -119,20 +118,6 @@ class InvertibleMLP(Mixing):
             f"{self.dim}, layers={self.layers}, negative_slope={self.negative_slope}, seed={self.seed}, "
             f"candidates={self.candidates}"
         )
-
-
-@contextlib.contextmanager
-def _full_products(device: torch.device) -> Iterator[None]:
-    """No TF32 on CUDA while this lasts: observations are data, whatever precision a model is trained in."""
-    if device.type != "cuda":
-        yield
-        return
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def best_conditioned(dim: int, candidates: int, generator: torch.Generator) -> Tensor:
