@@ -13,11 +13,12 @@ import torch
 
 from identica.cli.app import run
 from identica.data import DataFileError
+from identica.encoders import ResidualEncoder
 from identica.experiments import find, read
 from identica.experiments.budgets import BUDGETS
 from identica.experiments.clica.tables import TABLE1
 from identica.experiments.mnist.budgets import RECIPES, MnistRecipe
-from identica.experiments.mnist.figures import EXPERIMENTS, FIGURE3
+from identica.experiments.mnist.figures import EXPERIMENTS, FIGURE3, MNIST_VIEWS
 from identica.experiments.mnist.plan import DecoderPlan
 from identica.experiments.mnist.rows import VaeSettings
 from identica.experiments.planning import Measured
@@ -107,6 +108,16 @@ def test_the_vae_is_that_of_the_paper() -> None:
     assert (settings.dim, settings.epochs, len(settings.hidden) + 1, settings.views) == (10, 50, 3, "plain")
     assert settings.images is None and settings.beta == 1.0
     assert plan("C", "paper").recipe.vae == settings
+
+
+def test_a_recipe_says_what_is_seen_of_pixels() -> None:
+    encoder = plan("C", "fast", "cuda").encoder("aninfonce", 0)
+    assert isinstance(encoder, ResidualEncoder) and encoder.whiten is None and encoder.log_odds == 1e-4
+    sharp = plan("C", "fast", "cuda", log_odds=1e-12, whiten=0.5).encoder("aninfonce", 0)
+    assert isinstance(sharp, ResidualEncoder) and sharp.whiten is not None
+    assert (sharp.whiten.power, sharp.log_odds) == (0.5, 1e-12)
+    views = MNIST_VIEWS.plan(MNIST_VIEWS.rows[0], "fast", "cuda").encoder("aninfonce", 0)
+    assert isinstance(views, ResidualEncoder) and views.whiten is None and views.log_odds == 0.0
 
 
 def test_settings_and_hashes_need_no_data() -> None:

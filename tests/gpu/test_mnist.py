@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 import torch
 
+from identica.distributions import SphereUniform
+from identica.encoders import VAE, Whiten
 from identica.experiments import find
 from identica.experiments.mnist.budgets import RECIPES
 from identica.experiments.mnist.rows import VaeSettings
 from identica.experiments.running.runner import train_model
 from identica.experiments.running.supplies import Supplies
+from identica.mixing import DecoderMixing
 from identica.training import Callback
 from tests.experiments.digits import write_digits
 
@@ -49,3 +52,17 @@ def test_two_seeds_are_trained_in_one_captured_step(name: str, row: str, supplie
             )
         assert all(result.failed is None for result in results.values())
         assert results[0].scores["r2"] != results[1].scores["r2"]
+
+
+def test_digits_and_whitened_inputs_are_the_same_in_tf32() -> None:
+    mixing = DecoderMixing(VAE(seed=1).decoder).cuda()
+    z = SphereUniform(10).to("cuda").sample(512, generator=0)
+    whiten = Whiten(28 * 28, power=0.5).cuda().fit(mixing(SphereUniform(10).to("cuda").sample(2000, generator=1)))
+    torch.set_float32_matmul_precision("highest")
+    exact = mixing(z)
+    seen = whiten(exact)
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert torch.equal(mixing(z), exact) and torch.equal(whiten(exact), seen)
+    finally:
+        torch.set_float32_matmul_precision("highest")

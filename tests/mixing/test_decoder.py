@@ -31,6 +31,14 @@ def test_it_is_the_decoder_of_latents_on_the_large_sphere(vae: VAE, generator: t
         mixing.inverse(mixing(z))
 
 
+def test_images_do_not_depend_on_the_precision_of_a_model(vae: VAE, generator: torch.Generator) -> None:
+    z, mixing = idt.SphereUniform(4).sample(7, generator=generator), DecoderMixing(vae.decoder)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(mixing(z), mixing(z.clone())) and mixing(z).dtype == torch.float32
+        low = mixing(z)
+    assert torch.equal(low, mixing(z))
+
+
 def test_the_copy_is_frozen_and_the_decoder_goes_on_being_trained(vae: VAE) -> None:
     decoder = nn.Sequential(nn.Linear(4, 9), nn.Dropout(0.5))
     mixing = DecoderMixing(decoder, dim=4).train()

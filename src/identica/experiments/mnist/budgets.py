@@ -21,7 +21,7 @@ class MnistRecipe(LossRecipe):
 
     start_to: where the last of the Λ̂ starts, the first being at ``start`` and those between equally far apart in
         logarithm; None for all at ``start``. See docs/aninfonce.md for what it is good for.
-    log_odds: as of :class:`~identica.encoders.ResidualEncoder`, for images that a decoder makes.
+    log_odds, whiten: as of :class:`~identica.encoders.ResidualEncoder`, for images that a decoder makes; 0 for neither.
     vae: the VAE whose decoder is the mixing.
     readout_images: readouts and neighbours are fitted on so many of the training images; None for all.
     test_images: and judged on so many of the test images.
@@ -32,6 +32,7 @@ class MnistRecipe(LossRecipe):
 
     start_to: float | None = None
     log_odds: float = 0.0
+    whiten: float = 0.0
     vae: VaeSettings = VaeSettings()
     readout_images: int | None = None
     test_images: int | None = None

@@ -70,12 +70,13 @@ class MnistPlan(LossPlan):
     # -- the parts
 
     def encoder(self, model: Model, seed: int) -> Encoder:
-        """From pixels to the unit sphere; without whitening, which would amplify what hardly varies in an image."""
+        """From pixels to the unit sphere."""
         weights, space = derive_seed(seed, f"{model} encoder"), Sphere(self.row.dim)
         if self.recipe.encoder == "mlp":
             return MLPEncoder(PIXELS, space, seed=weights)
         size: dict[str, Any] = {"width": self.recipe.width, "blocks": self.recipe.blocks}
-        return ResidualEncoder(PIXELS, space, **size, whiten=False, log_odds=self.recipe.log_odds, seed=weights)
+        seen: dict[str, Any] = {"whiten": self.recipe.whiten or False, "log_odds": self.recipe.log_odds}
+        return ResidualEncoder(PIXELS, space, **size, **seen, seed=weights)
 
     def _similarity(self, loss: Loss) -> Similarity:
         """As elsewhere, but for Λ̂ that start at different values."""
