@@ -88,6 +88,24 @@ def test_mistakes_get_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert error.startswith("Error: ") and said in error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sheet", "--n", "5"], "--n would change nothing with sheet"),
+        (["sheet", "--split", "test", "--seed", "0"], "--split, --seed would change nothing with sheet"),
+        (["3dident", "--values", "7"], "--values would change nothing with 3dident"),
+        (["3dident", "--samples", "16"], "--samples would change nothing with ours"),
+        (["3dident", "--engine", "blender", "--quality", "high"], "--quality would change nothing with blender"),
+    ],
+)
+def test_options_without_effect_are_refused(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["render", *arguments, "--out", str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_blender_is_asked_for_in_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,9 @@ def test_it_is_described_and_rebuilt() -> None:
     assert isinstance(later, ResNetEncoder) and later.scaffold is not None
     assert (later.scaffold.fade.after, later.scaffold.fade.until) == (0.2, 0.9)
     assert fading(0.1).after == 0.05  # a short one begins at once
+    for until in (0.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="scaffold_until is a part of the steps"):
+            ResNetEncoder(idt.Box(2), stem="small", scaffold=3, scaffold_until=until)
 
 
 def test_what_it_does_not_take() -> None:

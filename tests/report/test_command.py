@@ -41,6 +41,8 @@ def test_the_files_go_where_they_are_wanted(folder: Path, capsys: pytest.Capture
     assert run(["report", "--results", "mine", "--out", "a/b", "--markdown", "c/ours.md"]) == 0
     assert (folder / "a" / "b" / "report.html").exists() and (folder / "c" / "ours.md").exists()
     assert run(["report", "--results", "mine", "--out", "page.html", "--markdown", "c/ours.md"]) == 0
+    assert run(["report", "--results", "mine", "--out", "pages"]) == 0
+    assert sorted(path.name for path in Path("pages").iterdir()) == ["RESULTS.md", "report.html"]
     assert (folder / "page.html").exists()
 
 

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 WHAT = ("3dident", "sheet")
 ENGINES = ("ours", "blender")
+#: Options that mean nothing to what is drawn, or to who draws it.
+WITHOUT_EFFECT = {
+    "3dident": ("values",),
+    "sheet": ("n", "split", "seed"),
+    "ours": ("samples",),
+    "blender": ("quality", "device"),
+}
 #: Latents that are drawn at once.
 LATENTS_BLOCK = 4096
 #: To the inch of a sheet: with fewer its text could not be read.
@@ -22,6 +29,7 @@ LEAST_DOTS = 75
 
 
 def render(
+    context: typer.Context,
     what: Annotated[str, typer.Argument(metavar="WHAT", help="3dident, a data set; or sheet, one figure.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the data set, or file of the sheet.")] = None,
     n: Annotated[int, typer.Option(min=1, help="Images of the data set.")] = 1000,
@@ -52,6 +60,8 @@ def render(
     for kind, given, known in (("picture", what, WHAT), ("engine", engine, ENGINES)):
         if given not in known:
             raise ValueError(no_such(kind, given, known))
+    for one in (what, engine):
+        _refuse(context, one)
     size = resolution or (128 if what == "sheet" else 224)
     draw, settings, batch = _renderer(engine, size, quality, samples, device)
     if what == "sheet":
@@ -64,6 +74,14 @@ def render(
         print(path)
     elif what == "sheet":
         print(f"Sheet in {path}.")
+
+
+def _refuse(context: typer.Context, what: str) -> None:
+    """Options that would do nothing, where they are given: somebody expects something of them."""
+    given = [name for name in WITHOUT_EFFECT[what] if context.get_parameter_source(name).name != "DEFAULT"]  # type: ignore[union-attr]
+    if given:
+        options = ", ".join(f"--{name}" for name in given)
+        raise ValueError(f"{options} would change nothing with {what}: leave it out.")
 
 
 def _renderer(

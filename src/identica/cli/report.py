@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def report(
     results: Annotated[Path, typer.Option(help="Folder with the ledgers of results.")] = Path("results"),
     out: Annotated[Path, typer.Option(help="Where the page goes: a folder for report.html, or a .html file.")] = Path(),
-    markdown: Annotated[Path, typer.Option(help="The same as text.")] = Path("RESULTS.md"),
+    markdown: Annotated[Path | None, typer.Option(help="The same as text; by default RESULTS.md beside it.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but the paths of the two files.")] = False,
 ) -> None:
     """Turn results into RESULTS.md and a web page: ours beside the papers', with verdicts, figures and learning curves.
@@ -25,7 +25,7 @@ def report(
     \b
     Examples:
       identica report
-      identica report --results results --out pages --markdown RESULTS.md
+      identica report --results results --out pages
     """  # noqa: D301 (\b tells click to keep the lines as they are)
     from identica.report.markdown import MARK as TEXT_MARK
     from identica.report.markdown import markdown as text_of
@@ -36,6 +36,7 @@ def report(
     from identica.training.checkpoint import write_atomically
 
     page = page_path(out)
+    markdown = page.parent / "RESULTS.md" if markdown is None else markdown
     receipts, notes = load(results)
     gathered = gather(receipts)
     _require_ours(page, PAGE_MARK, "--out")

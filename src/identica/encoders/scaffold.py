@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from identica._numbers import whole_number
+from identica._numbers import as_float, whole_number
 from identica._randomness import Randomness
 from identica.encoders.base import make_linear, weight_generator
 from identica.gradual import Gradual
@@ -17,6 +17,8 @@ FADED = 0.6
 
 def fading(until: float = FADED) -> Gradual:
     """1 over the first fifth of the steps, or half of those before ``until``; from ``until`` on 1/1000."""
+    if not 0.0 < as_float(until) <= 1.0:
+        raise ValueError(f"scaffold_until is a part of the steps, above 0 and at most 1, not {until!r}.")
     return Gradual(1.0, 1e-3, until=until, after=min(0.2, until / 2))
 
 
