@@ -107,13 +107,40 @@ def test_hard_negatives_have_axes_too() -> None:
         assert abs(value - (TRUTH[k] - 2.0)) < limit * known.standard_error[k]
 
 
+@pytest.mark.parametrize("start", [1e-5, 100.0])
+def test_a_bad_start_is_no_obstacle(start: float) -> None:
+    """Training may end with a Λ̂ near 0."""
+    turn, process = rotation(3, 6), pairs()
+    objective = wide(torch.tensor([start, 8.0, 8.0]))
+    bad, good = (best_axes(process, lambda x: x @ turn.T, loss, n=128, batches=8) for loss in (objective, wide()))
+    assert (bad.rotation @ good.rotation.T).abs().max(dim=1).values.min() > 0.999
+    assert sorted(bad.precision) == pytest.approx(sorted(good.precision), rel=1e-3)
+
+
 def test_a_code_that_pairs_do_not_share_gets_a_warning_and_a_positive_precision() -> None:
     def chance(x: Tensor) -> Tensor:
         return torch.cat([x[:, :2], (1e6 * x[:, 2:]).sin()], dim=1)
 
-    with pytest.warns(UserWarning, match="4 batches of 64 pairs do not determine these axes"):
+    with pytest.warns(UserWarning, match="Batches of 64 pairs hardly determine Λ̂ at 2"):
         axes = best_axes(pairs(), chance, wide(), n=64, batches=4, seed=2)
     assert 0.0 < min(axes.precision) < 1e-6  # with other seeds small, by chance, and not 0
+
+
+def test_too_few_pairs_get_a_warning() -> None:
+    """In twenty dimensions so few are told apart without looking: some Λ̂ run away."""
+    process = pairs(torch.linspace(5.0, 200.0, 20).tolist())
+    with pytest.warns(UserWarning, match="hardly determine"):
+        best_axes(process, lambda x: x, idt.AnInfoNCE(20, init=100.0), n=64, batches=6)
+
+
+def test_the_loss_that_is_given_stays_as_it_is() -> None:
+    objective = wide(self_negatives=idt.Gradual(1.0, 1e-3), centring=10.0)
+    before = {name: value.clone() for name, value in objective.state_dict().items()}
+    axes = best_axes(pairs(), lambda x: x, objective, n=64, batches=4)
+    after = objective.state_dict()
+    assert all(torch.equal(after[name], value) and after[name].dtype == value.dtype for name, value in before.items())
+    codes = torch.eye(3)  # of whatever precision
+    torch.testing.assert_close(axes.turn(codes), axes.rotation.T.float())
 
 
 # A trained run
@@ -168,7 +195,7 @@ def test_errors_are_sentences(run: tuple[TrainingRun, idt.PairProcess]) -> None:
         turn_to_axes(replace(old, objective=idt.InfoNCE(idt.DotProduct(0.1))), process)
     with pytest.raises(TypeError, match="one by one"):
         best_axes(idt.EnsembleProcess(process, process), old, wide(), n=8)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="would leave it"):
-        turn_to_axes(replace(old, encoder=idt.MLPEncoder(3, idt.Box(3), hidden=(4,))), process, n=8, batches=2)
+    with pytest.raises(ValueError, match="would leave it"):  # before anything is drawn
+        turn_to_axes(replace(old, encoder=idt.MLPEncoder(3, idt.Box(3), hidden=(4,))), process, n=10**9)
     with pytest.raises(ValueError, match="NaN"):
         best_axes(process, lambda x: x * float("nan"), wide(), n=8)

@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from identica.encoders import Encoder, MLPEncoder, ResidualEncoder, encoder_from_dict
+from identica.encoders.base import turn_layers
 from identica.encoders.residual import scaled_log_odds
 from identica.spaces import Box, Euclidean, Product, Space, Sphere
 
@@ -234,6 +235,7 @@ def test_log_odds_are_finite_however_small_their_floor() -> None:
     odds = scaled_log_odds(torch.tensor([0.0, 1e-13, 1e-9, 0.5, 1.0 - 6e-8, 1.0]), 1e-12)
     assert bool(odds.isfinite().all()) and bool((odds.diff() >= 0).all())
     assert odds[0] == odds[1] == -1.0 and odds[1] < odds[2] and odds[-1] < 0.6
+    torch.testing.assert_close(scaled_log_odds(torch.tensor([0, 1]), 1e-3), torch.tensor([-1.0, 1.0]))
 
 
 @pytest.mark.parametrize("kind", ["mlp", "residual"])
@@ -256,6 +258,8 @@ def test_what_cannot_be_turned() -> None:
     for wrong in (torch.eye(2), 2 * torch.eye(3), torch.ones(3, 3)):
         with pytest.raises(ValueError, match=r"orthogonal matrix of shape \(3, 3\)"):
             small("mlp", Sphere(3)).turn(wrong)
+    layer = nn.Linear(2, 3, bias=False)
+    turn_layers([layer], torch.eye(3), Sphere(3))  # nothing is missed
     with pytest.raises(NotImplementedError, match="last_layers"):
         Plain(3, Sphere(3), whiten=False).turn(torch.eye(3))
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from identica._products import full_products
 from identica.mixing import InvertibleMLP, mixing_from_dict, same_mixing
 from identica.mixing.invertible_mlp import best_conditioned
 
@@ -140,19 +139,6 @@ def test_wrong_shapes_are_refused(mixing: InvertibleMLP) -> None:
         mixing(torch.zeros(4, 9))
     with pytest.raises(ValueError, match="observations have shape"):
         mixing.inverse(torch.zeros(4, 9))
-
-
-def test_products_on_cuda_are_those_of_float32_for_a_while() -> None:
-    torch.set_float32_matmul_precision("high")
-    try:
-        with pytest.raises(KeyError), full_products(torch.device("cuda")):
-            assert torch.get_float32_matmul_precision() == "highest"
-            raise KeyError
-        assert torch.get_float32_matmul_precision() == "high"
-        with full_products(torch.device("cpu")):
-            assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision("highest")
 
 
 @pytest.mark.gpu

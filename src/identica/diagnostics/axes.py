@@ -25,6 +25,7 @@ from scipy.optimize import linear_sum_assignment, minimize
 from torch import Tensor
 
 from identica.diagnostics.codes import Codes, Encode, checked_similarity, drawn_codes
+from identica.diagnostics.precision import PrecisionProblem
 from identica.objectives import InfoNCE
 from identica.similarities import Anisotropic
 from identica.training.run import TrainingRun
@@ -32,21 +33,22 @@ from identica.training.step import Process
 
 #: Terms of a loss that are about the codes and not about pairs: a turn has nothing to do with them.
 _WITHOUT = {"impl": "auto", "centring": 0.0, "decorrelation": 0.0}
-#: An axis whose Λ̂ is this small beside the largest is none.
-_NOTHING = 1e-8
+#: The search starts with no Λ̂ smaller than this beside the largest, and ends with none smaller than that.
+_LEAST_START, _LEAST = 0.05, 1e-8
 
 
 @dataclass(frozen=True)
 class Axes:
     """Where to turn codes, from ``batches`` batches of ``n`` pairs.
 
-    rotation: ``(d, d)``: turned codes are ``h @ rotation.T``, in the order in which the least is turned.
-    precision: their Λ̂.
+    rotation: ``(d, d)``, orthogonal: turned codes are R h, in the order in which the least is turned; see :meth:`turn`.
+    precision, standard_error: their Λ̂, and how well it is known if the axes are.
     gain: by how much these batches' loss falls, in nats.
     """
 
     rotation: Tensor
     precision: tuple[float, ...]
+    standard_error: tuple[float, ...]
     gain: float
     n: int
     batches: int
@@ -56,13 +58,17 @@ class Axes:
         """By how many degrees the axis that turns most does so."""
         return math.degrees(math.acos(min(1.0, float(self.rotation.diagonal().min()))))
 
+    def turn(self, codes: Tensor) -> Tensor:
+        """R h for codes ``h: (..., d)``, in their precision and on their device."""
+        return codes @ self.rotation.T.to(codes)
+
 
 def best_axes(process: Process, encoder: Encode, objective: InfoNCE, n: int, batches: int = 32, seed: int = 0) -> Axes:
     """The turn of an encoder's codes, and the Λ̂ to it, at which the loss over fresh pairs is smallest.
 
     No labels are needed: it is the loss itself that is minimised, over the one rotation that training leaves for last.
     Two axes are determined as well as their Λ̂ are told apart: ``batches · n`` must be so large that standard errors
-    (:func:`~identica.diagnostics.precision_standard_errors`) are far below the distance of neighbours.
+    are far below the distance of neighbours. A warning names entries that the batches hardly determine.
 
     ``objective`` is not changed; its Λ̂ is where the search starts. The other arguments are those of
     :func:`~identica.diagnostics.precision_standard_errors`.
@@ -72,27 +78,23 @@ def best_axes(process: Process, encoder: Encode, objective: InfoNCE, n: int, bat
     >>> process = PairProcess(SphereUniform(2), Conditional(FisherBingham, precision=(4.0, 16.0)))
     >>> turn = torch.tensor([[0.8, -0.6], [0.6, 0.8]])
     >>> axes = best_axes(process, lambda x: x @ turn.T, InfoNCE(Anisotropic(2, 8.0)), n=512, batches=16)
-    >>> (axes.rotation.float() @ turn).abs().round()  # turned back, up to order and signs
+    >>> axes.turn(turn.T).abs().round()  # turned back, up to order and signs
     tensor([[1., 0.],
             [0., 1.]])
     """
     similarity = checked_similarity(process, objective)
-    start = similarity.precision.detach().double().sqrt()
-    codes = [_times(batch, start) for batch in drawn_codes(process, encoder, objective, n, batches, seed)]
-    loss = InfoNCE(Anisotropic(similarity.dim, trainable=False), **(objective.settings() | _WITHOUT))
-    loss = loss.to(codes[0][0].device, torch.float64)
-    stretch, gain = _best_stretch(codes, loss, similarity.dim)
-    root = start.cpu()
+    codes = drawn_codes(process, encoder, objective, n, batches, seed)
+    learned = similarity.precision.detach().to("cpu", torch.float64)
+    root = learned.clamp_min(_LEAST_START * float(learned.max())).sqrt()
+    settings = objective.settings() | _WITHOUT
+    unit = Anisotropic(similarity.dim, trainable=False).to(codes[0][0].device, torch.float64)
+    stretch, loss = _best_stretch([_mapped(batch, root.diag()) for batch in codes], InfoNCE(unit, **settings))
     metric = root[:, None] * (stretch.T @ stretch) * root
     precision, rotation = _diagonal(metric)
-    if bool((precision < _NOTHING * precision.max()).any()):
-        warnings.warn(
-            f"{len(codes)} batches of {len(codes[0][0])} pairs do not determine these axes: along some the loss "
-            "is smallest at a Λ̂ of 0. Take larger batches and more of them, unless the codes leave out factors.",
-            stacklevel=2,
-        )
-        precision = precision.clamp_min(_NOTHING * float(precision.max()))
-    return Axes(rotation, tuple(precision.tolist()), gain, len(codes[0][0]), len(codes))
+    problem = PrecisionProblem([_mapped(batch, rotation.T) for batch in codes], settings, similarity.dim, n)
+    before = PrecisionProblem(codes, settings, similarity.dim, n).mean(learned.log())[0]
+    found = problem.estimate(precision.clamp_min(_LEAST * float(precision.max())).log())
+    return Axes(rotation, found.precision, found.standard_error, before - loss, n, batches)
 
 
 def turn_to_axes(
@@ -109,11 +111,12 @@ def turn_to_axes(
     if not callable(getattr(run.encoder, "turn", None)):
         raise TypeError(
             f"{type(run.encoder).__name__} has no turn(rotation) that would turn its codes. Call best_axes and use "
-            "codes @ axes.rotation.T in their place."
+            "axes.turn(codes) in their place."
         )
     learned = checked_similarity(process, run.objective)
     encoder: Any = copy.deepcopy(run.encoder)
     objective: Any = copy.deepcopy(run.objective)
+    encoder.turn(torch.eye(learned.dim))  # what cannot be turned says so before anything is computed
     axes = best_axes(process, encoder, objective, run.config.batch_size if n is None else n, batches, seed)
     encoder.turn(axes.rotation)
     found = Anisotropic(learned.dim, torch.tensor(axes.precision), learned.trainable, learned.link)
@@ -121,28 +124,32 @@ def turn_to_axes(
     return replace(run, encoder=encoder, objective=objective, path=None)
 
 
-def _times(codes: Codes, scale: Tensor) -> Codes:
+def _mapped(codes: Codes, matrix: Tensor) -> Codes:
+    """All codes times a matrix from the right."""
     h, h_pos, h_neg = codes
-    return h * scale, h_pos * scale, None if h_neg is None else h_neg * scale
+    matrix = matrix.to(h.device)
+    return h @ matrix, h_pos @ matrix, None if h_neg is None else h_neg @ matrix
 
 
-def _best_stretch(codes: list[Codes], loss: InfoNCE, dim: int) -> tuple[Tensor, float]:
-    """The symmetric B for which the loss of codes Bh is smallest, and how far below that of h it is."""
+def _best_stretch(codes: list[Codes], objective: InfoNCE) -> tuple[Tensor, float]:
+    """The symmetric B for which the loss of codes Bh is smallest, and that loss."""
+    place, dim = codes[0][0].device, codes[0][0].shape[1]
 
     def value_and_slope(entries: object) -> tuple[float, object]:
-        stretch = _symmetric(entries, dim).to(codes[0][0].device).requires_grad_()
-        total = torch.zeros((), dtype=torch.float64, device=stretch.device)
-        slope = torch.zeros_like(stretch)
-        for h, h_pos, h_neg in codes:
-            value = loss(h @ stretch, h_pos @ stretch, None if h_neg is None else h_neg @ stretch) / len(codes)
+        stretch = _symmetric(entries, dim).to(place).requires_grad_()
+        total, slope = torch.zeros((), dtype=torch.float64, device=place), torch.zeros_like(stretch)
+        for batch in codes:
+            value = objective(*_mapped(batch, stretch)) / len(codes)
             slope += torch.autograd.grad(value, stretch)[0]
             total += value.detach()
         return total.item(), (0.5 * (slope + slope.T)).flatten().cpu().numpy()
 
     unit = torch.eye(dim, dtype=torch.float64).flatten().numpy()
-    options = {"gtol": 1e-8, "ftol": 1e-14, "maxiter": 200}
+    options = {"gtol": 1e-7, "ftol": 1e-14, "maxiter": 500, "maxfun": 1000}
     found = minimize(value_and_slope, unit, jac=True, method="L-BFGS-B", options=options)
-    return _symmetric(found.x, dim), value_and_slope(unit)[0] - float(found.fun)
+    if not found.success:
+        warnings.warn(f"The search for axes stopped before the minimum of the loss: {found.message}.", stacklevel=3)
+    return _symmetric(found.x, dim), float(found.fun)
 
 
 def _symmetric(entries: object, dim: int) -> Tensor:

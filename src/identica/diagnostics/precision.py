@@ -85,7 +85,7 @@ def precision_standard_errors(
     >>> all(abs(step) < 4 * error for step, error in zip(found.to_minimum, found.standard_error))
     True
     """
-    problem = _Problem.of(process, encoder, objective, n, batches, seed)
+    problem = PrecisionProblem.of(process, encoder, objective, n, batches, seed)
     return problem.estimate(_log_precision(objective))
 
 
@@ -110,7 +110,7 @@ def best_precision(
     >>> [round(value) for value in found.precision]
     [4, 8, 16]
     """
-    problem = _Problem.of(*_seen(process, encoder), objective, n, batches, seed)
+    problem = PrecisionProblem.of(*_seen(process, encoder), objective, n, batches, seed)
     return problem.estimate(problem.minimiser(_log_precision(objective)))
 
 
@@ -134,7 +134,7 @@ def precision_scan(
     >>> scan[1].mean < min(scan[0].mean, scan[2].mean)
     True
     """
-    problem = _Problem.of(*_seen(process, encoder), objective, n, batches, seed)
+    problem = PrecisionProblem.of(*_seen(process, encoder), objective, n, batches, seed)
     values = [_one_for_each(value, problem.dim) for value in precisions]
     return tuple(OptimalLoss.of([problem.loss(codes, v.log())[0] for codes in problem.codes], n) for v in values)
 
@@ -172,7 +172,7 @@ def _log_precision(objective: InfoNCE) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Problem:
+class PrecisionProblem:
     """The loss of fixed codes as a function of θ = log Λ̂, batch by batch, in float64."""
 
     codes: list[Codes]
@@ -181,11 +181,12 @@ class _Problem:
     n: int
 
     @staticmethod
-    def of(process: Process, encoder: Encode, objective: InfoNCE, n: int, batches: int, seed: int) -> _Problem:
+    def of(process: Process, encoder: Encode, objective: InfoNCE, n: int, batches: int, seed: int) -> PrecisionProblem:
+        """That of an encoder's codes of fresh pairs."""
         similarity = checked_similarity(process, objective)
         codes = drawn_codes(process, encoder, objective, n, batches, seed)
         settings = objective.settings() | {"impl": "auto"}  # not every kernel computes in float64
-        return _Problem(codes, settings, similarity.dim, len(codes[0][0]))
+        return PrecisionProblem(codes, settings, similarity.dim, len(codes[0][0]))
 
     def loss(self, codes: Codes, theta: Tensor) -> tuple[float, Tensor]:
         """Loss and gradient in θ: ``(), (d,)``."""

@@ -108,7 +108,8 @@ def turn_layers(layers: Sequence[nn.Linear], rotation: Tensor, space: Space) -> 
     for layer in layers:
         turn = rotation.to(layer.weight.device)
         layer.weight.copy_(turn @ layer.weight.double())
-        layer.bias.copy_(turn @ layer.bias.double())
+        if layer.bias is not None:
+            layer.bias.copy_(turn @ layer.bias.double())
 
 
 def make_linear(dim_in: int, dim_out: int, generator: torch.Generator, *, gain: float = 1.0) -> nn.Linear:

@@ -116,6 +116,7 @@ def scaled_log_odds(x: Tensor, floor: float) -> Tensor:
 
     Numbers just below 1 are coarser than those just above 0: nearer to 1 than its last digit nothing is told apart.
     """
+    x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
     kept = x.clamp(floor, 1.0 - max(floor, torch.finfo(x.dtype).eps))
     return torch.logit(kept) / math.log(1 / floor - 1)
 

@@ -149,7 +149,9 @@ def _result(
     info |= {"steps": run.step, "seconds": round(seconds, 3), "trained_together": together}
     info["curve"] = learning_curve(run.history)
     try:
+        begin = time.monotonic()
         run = plan.finished(model, seed, run, device)
+        seconds += time.monotonic() - begin
         evaluation = _evaluated(plan, model, seed, run, device)
         return _scored(evaluation, info, seconds, plan.measured(model, seed, run, evaluation, device))
     except ValueError as error:  # codes without a score, such as infinite ones: not a reason to stop the others
