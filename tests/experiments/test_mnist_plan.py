@@ -173,9 +173,14 @@ def test_images_are_what_the_decoder_makes_of_latents_times_the_root_of_ten(data
     assert torch.equal(other.z, pairs.z) and not torch.equal(other.x, pairs.x)  # another seed, another VAE
 
 
-def test_seeds_can_be_trained_as_one(data: Path, tmp_path: Path) -> None:
+#: Nothing of a pixel is cut off, and codes are turned when training is over.
+SHARP: dict[str, Any] = {"log_odds": 1e-12, "whiten": 0.5, "optimizer": "muon", "turned": True}
+
+
+@pytest.mark.parametrize("changes", [{}, SHARP], ids=["plain", "sharp"])
+def test_seeds_can_be_trained_as_one(changes: dict[str, Any], data: Path, tmp_path: Path) -> None:
     """As on CUDA, where they are."""
-    one = supplied("C", data, tmp_path / "out")
+    one = supplied("C", data, tmp_path / "out", **changes)
     for model in one.trained:
         config = one.train_config(model)
         states = [TrainState.create(one.encoder(model, k), one.objective(model), config, seed=k) for k in (0, 1)]
@@ -183,6 +188,15 @@ def test_seeds_can_be_trained_as_one(data: Path, tmp_path: Path) -> None:
         together.advance()
         together.advance()
         assert all(value.isfinite().all() for state in states for value in state.encoder.parameters())
+
+
+def test_whitened_pixels_and_turned_codes_are_scored(data: Path, tmp_path: Path) -> None:
+    one = supplied("C", data, tmp_path / "out", **SHARP, batch_size=256, error_pairs=256)
+    settings: dict[str, Any] = {"device": torch.device("cpu"), "folder": tmp_path / "run", "callback": Callback()}
+    found = train_model(one, "aninfonce", [0], **settings)[0]
+    assert found.failed is None and len(found.per_dimension["precision"]) == 10
+    assert found.per_dimension["precision"] != found.info["curve"]["precision"][-1]  # the latter is from before
+    assert "moderate_precision_error" in found.scores and "knn_accuracy" in found.scores
 
 
 def test_errors_of_high_precisions_do_not_count_as_moderate() -> None:
