@@ -1,4 +1,4 @@
-"""Products of full precision where data are computed, whatever precision a model is trained in."""
+"""In which precision products are computed: autocast and TF32, on and off."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ import torch
 
 @contextlib.contextmanager
 def full_products(device: torch.device) -> Iterator[None]:
-    """Neither autocast nor, on CUDA, TF32 while this lasts, in matrix products and in convolutions.
+    """Neither autocast nor, on CUDA, TF32 while this lasts: for data, whatever precision a model is trained in.
 
-    Like every such setting of torch it is one for all threads. Inside ``torch.compile`` TF32 stays as it is.
+    Inside ``torch.compile`` TF32 stays as it is.
     """
-    tf32 = device.type == "cuda" and not torch.compiler.is_compiling()
-    with _no_autocast(device.type), _no_tf32() if tf32 else contextlib.nullcontext():
+    full = device.type == "cuda" and not torch.compiler.is_compiling()
+    with no_autocast(device), tf32(False) if full else contextlib.nullcontext():
         yield
 
 
-def _no_autocast(kind: str) -> contextlib.AbstractContextManager[object]:
-    """Some kinds of device have none."""
-    available = torch.amp.is_autocast_available(kind)
-    return torch.autocast(kind, enabled=False) if available else contextlib.nullcontext()
+def no_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """No autocast while this lasts; some kinds of device have none."""
+    available = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=False) if available else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def _no_tf32() -> Iterator[None]:
+def tf32(allowed: bool) -> Iterator[None]:
+    """TF32 matrix products and convolutions on CUDA while this lasts, or none; in all threads, as torch has it."""
     try:
         before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     except RuntimeError:  # somebody has used torch's newer names for the same, which must not be mixed with these
-        with _no_tf32_by_newer_names():
+        with _tf32_by_newer_names(allowed):
             yield
         return
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    torch.backends.cudnn.allow_tf32 = allowed
     try:
         yield
     finally:
@@ -43,11 +44,11 @@ def _no_tf32() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _no_tf32_by_newer_names() -> Iterator[None]:
+def _tf32_by_newer_names(allowed: bool) -> Iterator[None]:
     settings = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)  # type: ignore[attr-defined]
     before = [setting.fp32_precision for setting in settings]
     for setting in settings:
-        setting.fp32_precision = "ieee"
+        setting.fp32_precision = "tf32" if allowed else "ieee"
     try:
         yield
     finally:

@@ -197,5 +197,7 @@ def test_errors_are_sentences(run: tuple[TrainingRun, idt.PairProcess]) -> None:
         best_axes(idt.EnsembleProcess(process, process), old, wide(), n=8)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="would leave it"):  # before anything is drawn
         turn_to_axes(replace(old, encoder=idt.MLPEncoder(3, idt.Box(3), hidden=(4,))), process, n=10**9)
+    with pytest.raises(ValueError, match=r"codes of shape \(8, 2\), and the loss takes 3"):
+        best_axes(process, lambda x: x[:, :2], wide(), n=8)
     with pytest.raises(ValueError, match="NaN"):
         best_axes(process, lambda x: x * float("nan"), wide(), n=8)

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import identica as idt
+from identica._products import tf32
 from identica.experiments.aninfonce.plan import LossPlan
 from identica.experiments.aninfonce.scaling import FIGURE9
 from identica.training import Record
-from identica.training.step import matmul_precision
 
 pytestmark = [
     pytest.mark.gpu,
@@ -62,7 +62,7 @@ def test_gradients_are_those_of_float64(dim: int, precision: str) -> None:
     exact = copy.deepcopy(encoder).double()
     loss(exact(pairs.x.double()), exact(pairs.x_pos.double())).backward()
     encoder.cuda()
-    with matmul_precision(precision):  # type: ignore[arg-type]
+    with tf32(precision == "tf32"):
         loss(encoder(pairs.x.cuda()), encoder(pairs.x_pos.cuda())).backward()
     expected = dict(exact.named_parameters())
     for name, parameter in encoder.named_parameters():

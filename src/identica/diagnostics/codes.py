@@ -32,6 +32,11 @@ def drawn_codes(process: Process, encoder: Encode, objective: InfoNCE, n: int, b
         kinds = (objective._one_kind(process.sample(n, generator)) for _ in range(batches))
         drawn = [encode_pairs(encoder, pairs)[0] for pairs in kinds]
     codes = [(h.double(), h_pos.double(), None if h_neg is None else h_neg.double()) for h, h_pos, h_neg in drawn]
+    dim = checked_similarity(process, objective).dim
+    if codes[0][0].shape[1:] != (dim,):
+        raise ValueError(
+            f"The encoder returns codes of shape {tuple(codes[0][0].shape)}, and the loss takes {dim} of them."
+        )
     if not all(h is None or bool(h.isfinite().all()) for batch in codes for h in batch):
         raise ValueError("The encoder returns NaN or infinite codes, at which no precision can be estimated.")
     return codes

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from identica._eager import eager
 from identica._optional import has_triton
-from identica.kernels.partition import Partition, full_precision
+from identica._products import no_autocast
+from identica.kernels.partition import Partition
 from identica.kernels.reference import log_partition_dense, log_partition_reference
 from identica.kernels.tiled import log_partition_tiled
 from identica.similarities import Kernel
@@ -84,7 +85,7 @@ def log_partition(
         impl = _choose(anchors, candidates)
     if anchors.numel() == 0 or candidates.numel() == 0:
         impl = "reference"
-    with full_precision(anchors.device):
+    with no_autocast(anchors.device):  # sums of exponentials in half precision would lose all but the largest
         return IMPLEMENTATIONS[impl](anchors, candidates, kernel, exclude_diagonal=exclude_diagonal, mask=mask)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 
@@ -19,10 +17,3 @@ class Partition(NamedTuple):
 
     log_partition: Tensor
     largest: Tensor
-
-
-def full_precision(device: torch.device) -> AbstractContextManager[object]:
-    """No autocast: sums of exponentials in half precision would lose all but the largest."""
-    if torch.amp.is_autocast_available(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return nullcontext()

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from identica.kernels.partition import Partition, full_precision
+from identica._products import no_autocast
+from identica.kernels.partition import Partition
 from identica.kernels.tiles import LOG2_E, Tiles, Workspace, tiles_for
 from identica.kernels.workers import Result, available_workers, run
 from identica.similarities import Kernel
@@ -214,7 +215,7 @@ class _LogPartition(torch.autograd.Function):
         mask: Tensor | None,
         plan: _Plan,
     ) -> tuple[Tensor, Tensor]:
-        with full_precision(anchors.device):
+        with no_autocast(anchors.device):
             a, b = _columns(anchors), None if candidates is None else _columns(candidates)
             log2_partition, largest = _forward(_Pairs(a, b, kernel, exclude_diagonal, mask, plan))
         return log2_partition.div_(LOG2_E), largest.div_(LOG2_E)
@@ -228,7 +229,7 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         anchors, candidates, mask, log_partition = ctx.saved_tensors
-        with torch.no_grad(), full_precision(anchors.device):
+        with torch.no_grad(), no_autocast(anchors.device):
             a, b = _columns(anchors), None if candidates is None else _columns(candidates)
             pairs = _Pairs(a, b, ctx.kernel, ctx.exclude_diagonal, mask, ctx.plan)
             grad_a, grad_b = _backward(pairs, log_partition * LOG2_E, slope, ctx.needs_input_grad[1])

@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from identica._products import no_autocast
 from identica._seed_axis import seeds_first
 from identica.kernels import triton_launch as launch
-from identica.kernels.partition import Partition, full_precision
+from identica.kernels.partition import Partition
 from identica.kernels.triton_launch import Blocks, Problem
 from identica.similarities import Kernel
 
@@ -103,7 +104,7 @@ class _LogPartition(torch.autograd.Function):
             return None, None, None, None
         a, b, mask, value = ctx.saved_tensors
         wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        with full_precision(a.device):
+        with no_autocast(a.device):
             into_a, into_b = _Gradients.apply(a, b, mask, value, slope, ctx.problem, wanted)
         return into_a, into_b, None, None
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from identica._numbers import whole_number
 from identica._optional import has_triton
+from identica._products import no_autocast
 from identica.render.scene import Placement, place
 from identica.render.torch_renderer import Settings, TorchRenderer
 
@@ -73,7 +74,7 @@ class ThreeDIdentScene:
             raise ValueError(f"dtype must be torch.uint8 or a floating dtype, not {dtype!r}.")
         if not len(latents):
             return torch.empty(0, 3, self.resolution, self.resolution, dtype=dtype, device=latents.device)
-        with torch.autocast(latents.device.type, enabled=False):  # pictures do not depend on what is around them
+        with no_autocast(latents.device):  # pictures do not depend on what is around them
             renderer = self._renderer(latents.device)
             parts = [renderer.render(place(part.float()), dtype) for part in latents.split(self._together())]
         return torch.cat(parts) if len(parts) > 1 else parts[0]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from identica._optional import has_triton
+from identica._products import tf32
 from identica.objectives import Terms
 from identica.training.capture import CapturedCall
 from identica.training.config import Precision, TrainConfig
@@ -52,7 +52,7 @@ def make_step(process: Process, state: TrainState, config: TrainConfig) -> Calla
     def on_device() -> Terms:
         """Everything but the counting on the host; this is what a graph captures."""
         schedules.follow(state.step, state.device_step)
-        with matmul_precision(config.precision):
+        with tf32(config.precision == "tf32"):
             pairs = process.sample(config.batch_size, state.generator)
             state.optimizer.zero_grad(set_to_none=True)
             terms = state.objective.compute(encode, pairs)
@@ -110,16 +110,3 @@ def in_precision(encoder: nn.Module, precision: Precision, device: torch.device)
             return encoder(x).float()
 
     return encode
-
-
-@contextlib.contextmanager
-def matmul_precision(precision: Precision) -> Iterator[None]:
-    """TF32 matrix products and convolutions on CUDA while the context lasts if asked for, full float32 otherwise."""
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils import _pytree as pytree
 
+from identica._products import tf32
 from identica.objectives import Objective, Terms
 from identica.training.capture import CapturedCall
 from identica.training.config import TrainConfig
 from identica.training.schedules import Schedules, gradual_numbers
 from identica.training.state import TrainState, make_optimizer
-from identica.training.step import Process, in_precision, make_step, matmul_precision, note
+from identica.training.step import Process, in_precision, make_step, note
 
 
 class Together:
@@ -123,7 +124,7 @@ def _can_be_mapped(processes: Sequence[Process], states: Sequence[TrainState], c
     """Try a small batch; a warning says why if it does not work."""
     models = _models(states, config)
     try:
-        with torch.no_grad(), matmul_precision(config.precision):
+        with torch.no_grad(), tf32(config.precision == "tf32"):
             pairs = _sample(processes, [torch.Generator(state.device).manual_seed(0) for state in states], 8)
             parameters = _stack([dict(model.named_parameters()) for model in models])
             _mapped(models[0], parameters, _stack([dict(model.named_buffers()) for model in models]), pairs)
@@ -198,7 +199,7 @@ class _Stacked:
 
         def on_device() -> Terms:
             schedules.follow(states[0].step, self.device_step)
-            with matmul_precision(config.precision):
+            with tf32(config.precision == "tf32"):
                 pairs = _sample(self.processes, generators, config.batch_size)
                 self.optimizer.zero_grad(set_to_none=True)
                 terms = _mapped(self.models[0], self.parameters, self.buffers, pairs)
