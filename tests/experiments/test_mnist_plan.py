@@ -111,13 +111,21 @@ def test_the_vae_is_that_of_the_paper() -> None:
 
 
 def test_a_recipe_says_what_is_seen_of_pixels() -> None:
-    encoder = plan("C", "fast", "cuda").encoder("aninfonce", 0)
-    assert isinstance(encoder, ResidualEncoder) and encoder.whiten is None and encoder.log_odds == 1e-4
-    sharp = plan("C", "fast", "cuda", log_odds=1e-12, whiten=0.5).encoder("aninfonce", 0)
-    assert isinstance(sharp, ResidualEncoder) and sharp.whiten is not None
-    assert (sharp.whiten.power, sharp.log_odds) == (0.5, 1e-12)
+    for number in ("1", "2", "3"):
+        encoder = plan(number, "fast", "cuda").encoder("aninfonce", 0)
+        assert isinstance(encoder, ResidualEncoder) and encoder.whiten is None and encoder.log_odds == 1e-4
+    for number in ("C", "D"):
+        sharp = plan(number, "fast", "cuda").encoder("aninfonce", 0)
+        assert isinstance(sharp, ResidualEncoder) and sharp.whiten is not None
+        assert (sharp.whiten.power, sharp.log_odds) == (0.5, 1e-12)
     views = MNIST_VIEWS.plan(MNIST_VIEWS.rows[0], "fast", "cuda").encoder("aninfonce", 0)
     assert isinstance(views, ResidualEncoder) and views.whiten is None and views.log_odds == 0.0
+
+
+def test_codes_are_turned_where_no_two_precisions_are_equal() -> None:
+    for row in FIGURE3.rows:
+        (precision,) = row.precisions  # type: ignore[attr-defined]
+        assert plan(row.number, "fast", "cuda").recipe.turned == (len(set(precision)) == len(precision))
 
 
 def test_settings_and_hashes_need_no_data() -> None:
