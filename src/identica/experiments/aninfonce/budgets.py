@@ -25,6 +25,7 @@ class LossRecipe(Recipe):
     """A recipe with what the losses of paper B need besides.
 
     width: in ten dimensions; it grows with the dimension up to twice that.
+    plain_steps, plain_batch: the steps and the batch of losses that learn no Λ̂; None for those of the others.
     similarity_lr, similarity_after: the learning rate of Λ̂, of a learned τ and of TriCL's importances, and the part of
         the steps after which Λ̂ begins to learn (AnInfoNCE alone).
     negatives, symmetric: as of :class:`~identica.objectives.InfoNCE`.
@@ -38,6 +39,8 @@ class LossRecipe(Recipe):
         Λ are different.
     """
 
+    plain_steps: int | None = None
+    plain_batch: int | None = None
     similarity_lr: float = 1e-2
     similarity_after: float = 0.0
     negatives: Negatives = "anchors"

@@ -136,7 +136,7 @@ def _floor(
     info: dict[str, Any] = {
         "excess_loss": {"mean": sum(one.mean for one in found), "standard_error": error, "pairs": n}
     }
-    if n == recipe.batch_size and recipe.negatives == "anchors" and not recipe.symmetric:
+    if n == run.config.batch_size and recipe.negatives == "anchors" and not recipe.symmetric:
         info["minimal_loss"] = sum(process.optimal_loss(n, batches, generator=seed).mean for process, _ in pairs)
     return info
 

@@ -81,21 +81,24 @@ class LossPlan(BasePlan):
         return make[loss.kind]()
 
     def train_config(self, model: Model) -> TrainConfig:
-        """The training settings, the same for every loss, but that Λ̂ alone may wait."""
+        """The training settings: the same for every loss, unless the recipe has others for those without Λ̂."""
         recipe = self.recipe
         waits = self.row.losses[model].kind == "anisotropic"
+        steps, batch_size = recipe.steps, recipe.batch_size
+        if not waits:
+            steps, batch_size = recipe.plain_steps or steps, recipe.plain_batch or batch_size
         return TrainConfig(
-            steps=recipe.steps,
-            batch_size=recipe.batch_size,
+            steps=steps,
+            batch_size=batch_size,
             optimizer=recipe.optimizer,
             lr=recipe.lr,
             similarity_lr=recipe.similarity_lr,
             similarity_after=recipe.similarity_after if waits else 0.0,
             schedule=recipe.schedule,
-            eval_every=max(1, recipe.steps // recipe.evaluations),
+            eval_every=max(1, steps // recipe.evaluations),
             eval_samples=recipe.evaluation_samples,
             # A checkpoint may take as long as a thousand steps of a small batch.
-            checkpoint_every=max(1, recipe.steps // (10 if recipe.batch_size > 8192 else 3)),
+            checkpoint_every=max(1, steps // (10 if batch_size > 8192 else 3)),
             precision=recipe.precision,
         )
 
@@ -107,7 +110,7 @@ class LossPlan(BasePlan):
     def loss_label(self, model: Model) -> str:
         """The loss, the dimension and the batch: what decides how long a step takes."""
         loss = self.row.losses[model]
-        return f"{loss.kind}, {loss.own}, {self.row.dim}, {self.recipe.batch_size}"
+        return f"{loss.kind}, {loss.own}, {self.row.dim}, {self.train_config(model).batch_size}"
 
     # -- what is seen of a run
 

@@ -38,10 +38,6 @@ def _lines(score: str) -> tuple[tuple[str, Quantity], ...]:
 
 SECOND = (25.0, 50.0, 100.0)
 _BLOCKS = ("1", "2", "3")
-#: Where no two Λ are equal the axes are the factors': codes are turned to them. An encoder that sees the faintest pixels
-#: too comes closer to the latents and so to Λ, but finds worse neighbours among real digits, which those of the blocks
-#: are asked for.
-_SHARP = {"fast": {"log_odds": 1e-12, "whiten": 0.5, "lr": 2e-3, "turned": True}}
 
 
 def _linear(last: float) -> tuple[float, ...]:
@@ -61,7 +57,6 @@ def _figure3() -> Iterator[LossRow]:
             _BOTH,
             theory="promises",
             published={"aninfonce": Published(ours, seeds=1), "infonce": Published(theirs, seeds=1)},
-            recipes=_SHARP,
         )
 
 
