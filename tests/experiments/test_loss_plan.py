@@ -200,8 +200,8 @@ def test_a_mistyped_budget_gets_the_nearest() -> None:
 # What is measured
 
 
-def run_at_truth(objective: Objective) -> TrainingRun:
-    return TrainingRun(torch.nn.Identity(), objective, TrainConfig(steps=1), (), 0.0, 1, 0)
+def run_at_truth(objective: Objective, batch_size: int = TINY_RECIPE.batch_size) -> TrainingRun:
+    return TrainingRun(torch.nn.Identity(), objective, TrainConfig(steps=1, batch_size=batch_size), (), 0.0, 1, 0)
 
 
 def test_at_the_truth_everything_is_perfect() -> None:
@@ -224,6 +224,9 @@ def test_the_minimum_is_that_of_the_loss_that_was_trained_or_not_there() -> None
         recipe = replace(TINY_RECIPE, **changes)  # type: ignore[arg-type]
         found = measures(process, run, evaluate(process, run, 512), (TWO,), recipe, seed=3)
         assert "minimal_loss" not in found.info and found.scores["excess_loss"] == pytest.approx(0.0, abs=1e-4)
+    other = run_at_truth(run.objective, batch_size=2 * TINY_RECIPE.batch_size)
+    found = measures(process, other, evaluate(process, other, 512), (TWO,), TINY_RECIPE, seed=3)
+    assert "minimal_loss" not in found.info and found.scores["excess_loss"] == pytest.approx(0.0, abs=1e-4)
 
 
 def test_a_wrong_precision_and_a_wrong_loss_are_seen() -> None:

@@ -118,6 +118,7 @@ def test_a_recipe_says_what_is_seen_of_pixels() -> None:
         sharp = plan(number, "fast", "cuda").encoder("aninfonce", 0)
         assert isinstance(sharp, ResidualEncoder) and sharp.whiten is not None
         assert (sharp.whiten.power, sharp.log_odds) == (0.5, 1e-12)
+        assert plan(number, "fast", "cpu").encoder("aninfonce", 0).to_dict() == sharp.to_dict()
     views = MNIST_VIEWS.plan(MNIST_VIEWS.rows[0], "fast", "cuda").encoder("aninfonce", 0)
     assert isinstance(views, ResidualEncoder) and views.whiten is None and views.log_odds == 0.0
 
@@ -126,6 +127,17 @@ def test_codes_are_turned_where_no_two_precisions_are_equal() -> None:
     for row in FIGURE3.rows:
         (precision,) = row.precisions  # type: ignore[attr-defined]
         assert plan(row.number, "fast", "cuda").recipe.turned == (len(set(precision)) == len(precision))
+
+
+def test_losses_without_a_precision_may_have_steps_and_batches_of_their_own() -> None:
+    both = plan("C", steps=30, batch_size=64, plain_steps=90, plain_batch=16, evaluations=3)
+    learned, plain = (both.train_config(model) for model in ("aninfonce", "infonce"))
+    assert (learned.steps, learned.batch_size, learned.eval_every) == (30, 64, 10)
+    assert (plain.steps, plain.batch_size, plain.eval_every) == (90, 16, 30)
+    same = plan("C", steps=30, batch_size=64)
+    assert same.model_hashes["infonce"] != both.model_hashes["infonce"]
+    assert same.train_config("infonce").batch_size == 64
+    assert both.loss_label("infonce").endswith("16") and both.loss_label("aninfonce").endswith("64")
 
 
 def test_settings_and_hashes_need_no_data() -> None:

@@ -112,18 +112,19 @@ RECIPES: dict[str, Mapping[DeviceKind, MnistRecipe]] = {
     "fast": {"cpu": _FAST_CPU, "cuda": _FAST},
     "paper": {"cpu": _PAPER, "cuda": replace(_PAPER, precision="tf32")},
 }
-#: For such pairs of which no two Λ are equal.
-SHARP_RECIPES: dict[str, Mapping[DeviceKind, MnistRecipe]] = {**RECIPES, "fast": {"cpu": _SHARP_CPU, "cuda": _SHARP}}
+#: For such pairs of which no two Λ are equal, ``fast``.
+SHARP: Mapping[DeviceKind, MnistRecipe] = {"cpu": _SHARP_CPU, "cuda": _SHARP}
 #: For views of real digits.
 VIEWS_RECIPES: dict[str, Mapping[DeviceKind, MnistRecipe]] = {**RECIPES, "fast": {"cpu": _VIEWS_CPU, "cuda": _VIEWS}}
 
 
 def recipe_of(row: LossRow, budget: str, device: DeviceKind) -> MnistRecipe:
     """The recipe of a budget for one row, with what the row itself changes."""
-    recipes = VIEWS_RECIPES if isinstance(row, ViewsRow) else SHARP_RECIPES if _all_differ(row) else RECIPES
+    recipes = VIEWS_RECIPES if isinstance(row, ViewsRow) else RECIPES
     if budget not in recipes:
         raise ValueError(no_such("budget", budget, recipes))
-    return replace(recipes[budget][device], **row.recipes.get(budget, {}))
+    recipe = SHARP[device] if budget == "fast" and _all_differ(row) else recipes[budget][device]
+    return replace(recipe, **row.recipes.get(budget, {}))
 
 
 def _all_differ(row: LossRow) -> bool:
