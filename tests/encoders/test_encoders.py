@@ -252,6 +252,28 @@ def test_turned_codes(kind: str, space: Space, generator: torch.Generator) -> No
         torch.testing.assert_close(encoder(x), before @ turn.T)
 
 
+@pytest.mark.parametrize("kind", ["mlp", "residual"])
+def test_stretched_codes(kind: str, generator: torch.Generator) -> None:
+    encoder, x = small(kind, Sphere(3, 2.0)).double(), torch.randn(20, 5, generator=generator, dtype=torch.float64)
+    encoder.prepare(x)
+    with torch.no_grad():
+        for weights in encoder.parameters():
+            weights.normal_(generator=generator)
+        matrix = torch.randn(3, 3, generator=generator, dtype=torch.float64)
+        mapped = encoder(x) @ matrix.T
+        encoder.stretch(matrix)
+        radius = encoder(x).norm(dim=1, keepdim=True)
+        torch.testing.assert_close(encoder(x), radius * mapped / mapped.norm(dim=1, keepdim=True))
+
+
+def test_what_cannot_be_stretched() -> None:
+    with pytest.raises(ValueError, match="nothing brings them back"):
+        small("mlp", Euclidean(3)).stretch(torch.eye(3))
+    for wrong in (torch.eye(2), torch.ones(3, 3), torch.full((3, 3), float("nan"))):
+        with pytest.raises(ValueError, match=r"invertible matrix of shape \(3, 3\)"):
+            small("mlp", Sphere(3)).stretch(wrong)
+
+
 def test_what_cannot_be_turned() -> None:
     with pytest.raises(ValueError, match="would leave it"):
         small("mlp", Box(3)).turn(torch.eye(3))

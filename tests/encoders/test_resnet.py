@@ -275,3 +275,6 @@ def test_codes_of_images_can_be_turned() -> None:
         turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
         encoder.turn(turn)
         torch.testing.assert_close(encoder(images), before @ turn.T)
+        mapped = encoder(images) * torch.tensor([2.0, 1.0])
+        encoder.stretch(torch.diag(torch.tensor([2.0, 1.0])))
+        torch.testing.assert_close(encoder(images), mapped / mapped.norm(dim=1, keepdim=True))

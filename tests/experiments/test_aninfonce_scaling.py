@@ -17,9 +17,10 @@ def test_coordinates_are_those_of_the_pairs_and_of_the_recipe(experiment: LossEx
         assert isinstance(row, LossRow) and row.dim == row.x["dimension"]
         precision, widened = (
             row.x.get("precision", 75.0),
-            row.x.get("widened", 4.0 if row.x.get("steps") == 20_000 else 1.0),
+            row.x.get("widened", 4.0 if "long" in row.x else 1.0),
         )
-        assert row.recipes["fast"]["steps"] == row.x.get("steps", 5000)
+        steps = {40: 20_000, 80: 40_000}[row.dim] if "long" in row.x else row.x.get("steps", 5000)
+        assert row.recipes["fast"]["steps"] == steps
         assert set(row.conditional.precision or ()) == {precision}
         assert row.losses["infonce"].temperature == pytest.approx(widened / precision)
         assert row.recipes["fast"]["batch_size"] == row.recipes["paper"]["batch_size"] == row.x["batch"]

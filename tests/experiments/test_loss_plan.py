@@ -133,9 +133,8 @@ def test_turning_concerns_a_loss_with_one_learned_precision_alone() -> None:
     plain, turned = (plan(FIGURE2, "3", turned=yes) for yes in (False, True))
     assert turned.model_hashes["infonce"] == plain.model_hashes["infonce"]
     assert turned.model_hashes["aninfonce"] != plain.model_hashes["aninfonce"]
-    assert (
-        turned.config["aninfonce"]["turned"] == {"n": 512, "batches": 40} and "turned" not in turned.config["infonce"]
-    )
+    assert turned.config["aninfonce"]["turned"] == {"n": 512, "batches": 40, "rounded": True}
+    assert "turned" not in turned.config["infonce"]
     plain, turned = (plan(FIGURE11, "1", turned=yes) for yes in (False, True))
     assert turned.model_hashes == plain.model_hashes
 
@@ -322,7 +321,8 @@ def test_what_is_scored_is_the_turned_run(tmp_path: Path) -> None:
         for yes in (False, True)
     )
     assert turned.info["curve"] == plain.info["curve"]  # of the training
-    assert turned.scores["r2"] == pytest.approx(plain.scores["r2"], abs=1e-5)
+    # As linear maps do not change R², but bringing codes back onto the sphere does: with R² near 1 hardly.
+    assert turned.scores["r2"] == pytest.approx(plain.scores["r2"], abs=0.01)
     assert turned.scores["mcc"] != pytest.approx(plain.scores["mcc"], abs=1e-3)
     assert turned.per_dimension["precision"] != plain.per_dimension["precision"]
     assert turned.scores["excess_loss"] < plain.scores["excess_loss"]

@@ -12,6 +12,7 @@ from identica.diagnostics.precision import (
 )
 from identica.diagnostics.promise import Promise, promise
 from identica.diagnostics.redundancy import Redundancy, redundancy
+from identica.diagnostics.rounding import best_rounding
 from identica.diagnostics.targets import iterations_to_target
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Redundancy",
     "best_axes",
     "best_precision",
+    "best_rounding",
     "block_identification",
     "folding",
     "identification",

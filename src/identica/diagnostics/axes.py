@@ -10,6 +10,9 @@ and M is any positive matrix. The loss is convex in M (a linear term, and logari
 ones), so its minimum for fixed codes is found by a quasi-Newton method; the eigenvectors of M are the axes, its
 eigenvalues are Λ̂. Where codes are the latents up to a rotation and no two Λ are equal, these are the factors and their
 Λ (B, Thm 3.1); within a block of equal Λ every turn is as good as any other, and what comes out there is chance.
+
+Codes that are the latents up to another linear map have the axes of that map in M as well. Where anchors are uniform on
+the sphere it can be undone first, for which :mod:`identica.diagnostics.rounding` is.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from torch import Tensor
 
 from identica.diagnostics.codes import Codes, Encode, checked_similarity, drawn_codes
 from identica.diagnostics.precision import PrecisionProblem
+from identica.diagnostics.rounding import best_rounding
+from identica.distributions import SphereUniform
 from identica.objectives import InfoNCE
 from identica.similarities import Anisotropic
 from identica.training.run import TrainingRun
@@ -42,6 +47,7 @@ class Axes:
     """Where to turn codes, from ``batches`` batches of ``n`` pairs.
 
     rotation: ``(d, d)``, orthogonal: turned codes are R h, in the order in which the least is turned; see :meth:`turn`.
+    rounding: ``(d, d)``, symmetric: what codes are mapped by before, to fill the sphere evenly; None for not at all.
     precision, standard_error: their Λ̂, and how well it is known if the axes are.
     gain: by how much these batches' loss falls, in nats.
     """
@@ -52,6 +58,7 @@ class Axes:
     gain: float
     n: int
     batches: int
+    rounding: Tensor | None = None
 
     @property
     def angle(self) -> float:
@@ -59,16 +66,31 @@ class Axes:
         return math.degrees(math.acos(min(1.0, float(self.rotation.diagonal().min()))))
 
     def turn(self, codes: Tensor) -> Tensor:
-        """R h for codes ``h: (..., d)``, in their precision and on their device."""
+        """R h for codes ``h: (..., d)``, in their precision and on their device; made round before, where asked for."""
+        if self.rounding is not None:
+            codes = _rounded(codes, self.rounding)
         return codes @ self.rotation.T.to(codes)
 
 
-def best_axes(process: Process, encoder: Encode, objective: InfoNCE, n: int, batches: int = 32, seed: int = 0) -> Axes:
+def best_axes(
+    process: Process,
+    encoder: Encode,
+    objective: InfoNCE,
+    n: int,
+    batches: int = 32,
+    seed: int = 0,
+    rounded: bool = False,
+) -> Axes:
     """The turn of an encoder's codes, and the Λ̂ to it, at which the loss over fresh pairs is smallest.
 
     No labels are needed: it is the loss itself that is minimised, over the one rotation that training leaves for last.
     Two axes are determined as well as their Λ̂ are told apart: ``batches · n`` must be so large that standard errors
     are far below the distance of neighbours. A warning names entries that the batches hardly determine.
+
+    ``rounded`` codes are first mapped by :func:`~identica.diagnostics.best_rounding` to fill the sphere evenly, which
+    takes anchors that are uniform on it and undoes what Λ̂ has made up for: training leaves codes and Λ̂ off by several
+    percent that only turn up in each other. What it is off by itself, about √(2 / (n · batches)) of each Λ̂, is not in
+    the standard errors.
 
     ``objective`` is not changed; its Λ̂ is where the search starts. The other arguments are those of
     :func:`~identica.diagnostics.precision_standard_errors`.
@@ -83,7 +105,12 @@ def best_axes(process: Process, encoder: Encode, objective: InfoNCE, n: int, bat
             [0., 1.]])
     """
     similarity = checked_similarity(process, objective)
-    codes = drawn_codes(process, encoder, objective, n, batches, seed)
+    if rounded:
+        _check_uniform(process)
+    codes = given = drawn_codes(process, encoder, objective, n, batches, seed)
+    rounding = best_rounding(torch.cat([h for h, _, _ in given])) if rounded else None
+    if rounding is not None:
+        codes = [_all_rounded(batch, rounding) for batch in given]
     learned = similarity.precision.detach().to("cpu", torch.float64)
     root = learned.clamp_min(_LEAST_START * float(learned.max())).sqrt()
     settings = objective.settings() | _WITHOUT
@@ -92,36 +119,63 @@ def best_axes(process: Process, encoder: Encode, objective: InfoNCE, n: int, bat
     metric = root[:, None] * (stretch.T @ stretch) * root
     precision, rotation = _diagonal(metric)
     problem = PrecisionProblem([_mapped(batch, rotation.T) for batch in codes], settings, similarity.dim, n)
-    before = PrecisionProblem(codes, settings, similarity.dim, n).mean(learned.log())[0]
+    before = PrecisionProblem(given, settings, similarity.dim, n).mean(learned.log())[0]
     found = problem.estimate(precision.clamp_min(_LEAST * float(precision.max())).log())
-    return Axes(rotation, found.precision, found.standard_error, before - loss, n, batches)
+    return Axes(rotation, found.precision, found.standard_error, before - loss, n, batches, rounding)
 
 
 def turn_to_axes(
-    run: TrainingRun, process: Process, n: int | None = None, batches: int = 32, seed: int = 0
+    run: TrainingRun, process: Process, n: int | None = None, batches: int = 32, seed: int = 0, rounded: bool = False
 ) -> TrainingRun:
     """A copy of a run of AnInfoNCE whose codes are turned to their :func:`best_axes`, with the Λ̂ found there.
 
-    ``n`` is the batch of the training unless given. R² stays as it is, MCC rises where neighbours were still turned
-    against each other. The history, and with it ``run.scores``, is that of the training: call
-    :func:`identica.evaluate` again. The copy has no ``path``, as no checkpoint has its weights.
+    ``n`` is the batch of the training unless given. R² stays as it is (nearly so for ``rounded`` codes), MCC rises
+    where neighbours were still turned against each other. The history, and with it ``run.scores``, is that of training:
+    call :func:`identica.evaluate` again. The copy has no ``path``, as no checkpoint has its weights.
 
-    The encoder needs a method ``turn(rotation)``, which those of identica have; codes on a sphere, or unbounded.
+    The encoder needs a method ``turn(rotation)``, which those of identica have; codes on a sphere, or unbounded. For
+    ``rounded`` codes it needs ``stretch(matrix)``, too, and they are on a sphere.
     """
-    if not callable(getattr(run.encoder, "turn", None)):
-        raise TypeError(
-            f"{type(run.encoder).__name__} has no turn(rotation) that would turn its codes. Call best_axes and use "
-            "axes.turn(codes) in their place."
-        )
+    for needed in ("turn(rotation)", *(["stretch(matrix)"] if rounded else [])):
+        if not callable(getattr(run.encoder, needed.partition("(")[0], None)):
+            raise TypeError(
+                f"{type(run.encoder).__name__} has no {needed}, so its codes cannot be turned in place. Call best_axes "
+                "and use axes.turn(codes) instead."
+            )
     learned = checked_similarity(process, run.objective)
     encoder: Any = copy.deepcopy(run.encoder)
     objective: Any = copy.deepcopy(run.objective)
     encoder.turn(torch.eye(learned.dim))  # what cannot be turned says so before anything is computed
-    axes = best_axes(process, encoder, objective, run.config.batch_size if n is None else n, batches, seed)
+    if rounded:
+        encoder.stretch(torch.eye(learned.dim))
+    n = run.config.batch_size if n is None else n
+    axes = best_axes(process, encoder, objective, n, batches, seed, rounded=rounded)
+    if axes.rounding is not None:
+        encoder.stretch(axes.rounding)
     encoder.turn(axes.rotation)
     found = Anisotropic(learned.dim, torch.tensor(axes.precision), learned.trainable, learned.link)
     objective.similarity = found.to(learned.precision.device, learned.precision.dtype)
     return replace(run, encoder=encoder, objective=objective, path=None)
+
+
+def _check_uniform(process: Process) -> None:
+    marginal = getattr(process, "marginal", None)
+    if not isinstance(marginal, SphereUniform):
+        raise ValueError(
+            "Codes fill the sphere evenly where anchors do: rounded=True takes a process with a SphereUniform "
+            f"marginal, not {marginal!r}. Leave it out for others."
+        )
+
+
+def _rounded(codes: Tensor, rounding: Tensor) -> Tensor:
+    """W h with the length of h."""
+    mapped = codes @ rounding.T.to(codes)
+    return mapped * (codes.norm(dim=-1, keepdim=True) / mapped.norm(dim=-1, keepdim=True))
+
+
+def _all_rounded(codes: Codes, rounding: Tensor) -> Codes:
+    h, h_pos, h_neg = codes
+    return _rounded(h, rounding), _rounded(h_pos, rounding), None if h_neg is None else _rounded(h_neg, rounding)
 
 
 def _mapped(codes: Codes, matrix: Tensor) -> Codes:

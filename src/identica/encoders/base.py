@@ -67,6 +67,19 @@ class Encoder(nn.Module):
         """
         turn_layers(self.last_layers(), rotation, self.space)
 
+    def stretch(self, matrix: Tensor) -> None:
+        """Map all codes, h ↦ matrix · h brought back onto their sphere, as :meth:`turn` does: any invertible matrix.
+
+        >>> from identica.encoders import MLPEncoder
+        >>> from identica.spaces import Sphere
+        >>> encoder, x = MLPEncoder(2, Sphere(2)), torch.ones(1, 2)
+        >>> before = encoder(x) * torch.tensor([2.0, 1.0])
+        >>> encoder.stretch(torch.diag(torch.tensor([2.0, 1.0])))
+        >>> torch.allclose(encoder(x), before / before.norm())
+        True
+        """
+        stretch_layers(self.last_layers(), matrix, self.space)
+
     def last_layers(self) -> tuple[nn.Linear, ...]:
         """The linear layers whose sum the head sees."""
         raise NotImplementedError(f"{type(self).__name__} must implement last_layers() to be turned.")
@@ -105,11 +118,27 @@ def turn_layers(layers: Sequence[nn.Linear], rotation: Tensor, space: Space) -> 
     unit = torch.eye(space.dim, dtype=torch.float64, device=rotation.device)
     if rotation.shape != unit.shape or not torch.allclose(rotation @ rotation.T, unit, atol=1e-5):
         raise ValueError(f"A rotation of these codes is an orthogonal matrix of shape {tuple(unit.shape)}.")
+    _map_layers(layers, rotation)
+
+
+@torch.no_grad()
+def stretch_layers(layers: Sequence[nn.Linear], matrix: Tensor, space: Space) -> None:
+    """Multiply weights and biases of layers that end on a sphere by an invertible matrix, in float64."""
+    if not isinstance(space, Sphere):
+        raise ValueError(f"Codes in {space!r} cannot be stretched: nothing brings them back. Those on a Sphere can.")
+    matrix = matrix.detach().double()
+    fits = matrix.shape == (space.dim, space.dim) and bool(matrix.isfinite().all())
+    if not fits or int(torch.linalg.matrix_rank(matrix)) < space.dim:
+        raise ValueError(f"These codes are stretched by an invertible matrix of shape {(space.dim, space.dim)}.")
+    _map_layers(layers, matrix)
+
+
+def _map_layers(layers: Sequence[nn.Linear], matrix: Tensor) -> None:
     for layer in layers:
-        turn = rotation.to(layer.weight.device)
-        layer.weight.copy_(turn @ layer.weight.double())
+        there = matrix.to(layer.weight.device)
+        layer.weight.copy_(there @ layer.weight.double())
         if layer.bias is not None:
-            layer.bias.copy_(turn @ layer.bias.double())
+            layer.bias.copy_(there @ layer.bias.double())
 
 
 def make_linear(dim_in: int, dim_out: int, generator: torch.Generator, *, gain: float = 1.0) -> nn.Linear:

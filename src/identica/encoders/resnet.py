@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from identica._numbers import whole_number
 from identica._randomness import Randomness
-from identica.encoders.base import make_linear, turn_layers, weight_generator
+from identica.encoders.base import make_linear, stretch_layers, turn_layers, weight_generator
 from identica.encoders.heads import make_head
 from identica.encoders.scaffold import FADED, Scaffold, fading
 from identica.spaces import Space, Sphere
@@ -241,6 +241,10 @@ class ResNetEncoder(nn.Module):
     def turn(self, rotation: Tensor) -> None:
         """Turn all codes, as :meth:`identica.encoders.base.Encoder.turn` does."""
         turn_layers([self.last], rotation, self.space)
+
+    def stretch(self, matrix: Tensor) -> None:
+        """Map all codes on a sphere, as :meth:`identica.encoders.base.Encoder.stretch` does."""
+        stretch_layers([self.last], matrix, self.space)
 
     # -- the normalisation
 

@@ -34,9 +34,9 @@ class LossRecipe(Recipe):
     floor_batches, floor_pairs: on how many batches of how many pairs the loss is compared with its minimum.
     error_batches, error_pairs: from how many batches of how many pairs the standard errors of Λ̂ come. Neither takes
         more pairs than a batch of the training has.
-    turned: after the training codes are turned to the axes at which their loss is smallest (AnInfoNCE with one Λ̂ alone;
-        :func:`~identica.diagnostics.turn_to_axes`), from as many batches as the standard errors. For pairs of which all
-        Λ are different.
+    turned: after the training codes are made round and turned to the axes at which their loss is smallest (AnInfoNCE
+        with one Λ̂ alone; :func:`~identica.diagnostics.turn_to_axes`), from as many batches as the standard errors. For
+        pairs of which all Λ are different.
     """
 
     plain_steps: int | None = None

@@ -131,10 +131,10 @@ class LossPlan(BasePlan):
         return self.recipe.turned and self.row.losses[model].kind == "anisotropic" and len(self.row.precisions) == 1
 
     @property
-    def _turning(self) -> dict[str, int]:
-        """The pairs that axes are found from."""
+    def _turning(self) -> dict[str, Any]:
+        """The pairs that axes are found from, and that codes are made round, as anchors are uniform."""
         recipe = self.recipe
-        return {"n": min(recipe.batch_size, recipe.error_pairs), "batches": recipe.error_batches}
+        return {"n": min(recipe.batch_size, recipe.error_pairs), "batches": recipe.error_batches, "rounded": True}
 
     def measured(
         self, model: Model, seed: int, run: TrainingRun, evaluation: Evaluation, device: torch.device
