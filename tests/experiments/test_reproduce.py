@@ -129,7 +129,7 @@ def test_results_of_another_folder_and_of_an_equal_row_elsewhere_are_used(tmp_pa
     (result,) = reproduce(TABLE1, rows=["5"], out=tmp_path / "b", have=[tmp_path / "a"], **settings)
     assert trained == [] and len(result.receipts) == 1 and not (tmp_path / "b").exists()
     # Row 8 of Table 2 is row 5 of Table 1 with the other score.
-    (result,) = reproduce(TABLE2, rows=["8"], out=tmp_path / "b", have=[tmp_path / "a"], **settings)
+    (result,) = reproduce(TABLE2, rows=["8"], out=tmp_path / "b", have=str(tmp_path / "a"), **settings)
     assert trained == []
     (receipt,) = read(tmp_path / "b" / "clica-table2.jsonl")
     assert receipt.models["contrastive"]["shared_with"] == "clica/table1, row 5" and receipt.seconds == 0.0

@@ -25,3 +25,20 @@ def test_turned_latents_are_turned_back(place: str) -> None:
     assert axes.turn(turn.T).abs().max(dim=1).values.min() > 0.99
     assert sorted(axes.precision) == pytest.approx([4.0, 8.0, 16.0], rel=0.1)
     assert axes.turn(torch.eye(3, device="cuda")).device.type == "cuda"
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda"])
+def test_stretched_latents_are_made_round(place: str) -> None:
+    pairs = idt.Conditional(idt.FisherBingham, precision=(4.0, 8.0, 16.0))
+    process = idt.PairProcess(idt.SphereUniform(3), pairs).to("cuda")
+    stretch = torch.tensor([1.2, 1.0, 0.8])
+    objective = idt.AnInfoNCE(3, init=8.0).to(place)
+
+    def encode(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.normalize(x * stretch.to(x))
+
+    axes = best_axes(process, encode, objective, n=512, batches=32, rounded=True)
+    assert sorted(axes.precision) == pytest.approx([4.0, 8.0, 16.0], rel=0.1)
+    assert axes.rounding is not None
+    assert (axes.rounding.diagonal().cpu() * stretch).std() < 0.02
+    assert axes.turn(torch.eye(3, device="cuda")).device.type == "cuda"

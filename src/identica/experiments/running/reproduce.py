@@ -55,14 +55,14 @@ def reproduce(
     budget: str = "fast",
     device: str = "auto",
     out: Folder = "results",
-    have: Sequence[Folder] = (),
+    have: Folder | Sequence[Folder] = (),
     data: Folder | None = None,
     force: bool = False,
     quiet: bool = False,
 ) -> tuple[RowResult, ...]:
     """Train what is missing and append one receipt per row and seed to the ledger in ``out``.
 
-    Nothing that a ledger in ``out`` or in one of the folders ``have`` holds is computed again, unless with
+    Nothing that a ledger in ``out`` or in the folder or folders ``have`` holds is computed again, unless with
     ``force``, which appends new receipts and leaves the old ones. Interrupted, even killed, it continues
     from there when called again. Several processes may work on one folder: they divide the rows.
 
@@ -74,7 +74,8 @@ def reproduce(
     supplies = Supplies(data_folder(data), Path(out), place)
     plans = tuple(plan.supplied(supplies) for plan in make_plans(experiment, rows, budget, place))
     count = find_budget(budget).seeds or experiment.seeds if seeds is None else whole_number(seeds, "seeds")
-    work = _Work(experiment, plans, range(count), Path(out), [Path(folder) for folder in have], place, force, quiet)
+    others = [have] if isinstance(have, str | os.PathLike) else have
+    work = _Work(experiment, plans, range(count), Path(out), [Path(folder) for folder in others], place, force, quiet)
     work.run()
     receipts = work.receipts()
     return tuple(
