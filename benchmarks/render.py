@@ -3,10 +3,12 @@
     python benchmarks/render.py --device cuda --references DIR      everything, on a GPU
     python benchmarks/render.py --device cpu --references DIR       on the CPU, with all of PyTorch's threads
     python benchmarks/render.py --only speed                        parts of it: psnr, high, speed, parts
+    python benchmarks/render.py --only blender --references DIR     Blender itself, where bpy is installed
 
 DIR is a folder of reference pictures, or holds some, each with NN.png and latents.npy (N, 10) in [−1, 1]; the table has
 a line for each folder. Speed is pictures a second, median over repetitions, of fresh random latents, warm; on a GPU
-everything stays there. ``parts`` says where a GPU's time goes, kernel by kernel.
+everything stays there. ``parts`` says where a GPU's time goes, kernel by kernel. ``blender`` draws the references again
+with Cycles, if there are any, and ``--fresh`` random latents with Cycles and with our renderer; it takes minutes.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ BATCH = {"cuda": 1024, "cpu": 16}
 REPETITIONS = {"cuda": 7, "cpu": 3}
 RESOLUTIONS = (224, 128, 64)
 PARTS = ("psnr", "high", "speed", "parts")
+#: Only where it is asked for: it needs Blender.
+ALL_PARTS = (*PARTS, "blender")
 
 
 def read_references(folder: Path) -> tuple[Tensor, Tensor]:
@@ -59,11 +63,36 @@ def compare(folders: list[Path], quality: str, device: str) -> None:
     for folder in folders:
         latents, pictures = read_references(folder)
         scene = ThreeDIdentScene(pictures.shape[-1], quality=quality)  # type: ignore[arg-type]
-        values = psnr(scene.render(latents.to(device)).cpu(), pictures)
-        each = " ".join(f"{value:.1f}" for value in values)
-        print(
-            f"{quality:<9} {folder.name:<14} mean {values.mean():.2f}  min {values.min():.2f} dB   {each}", flush=True
-        )
+        say_psnr(quality, folder.name, scene.render(latents.to(device)).cpu(), pictures)
+
+
+def say_psnr(who: str, what: str, ours: Tensor, theirs: Tensor) -> None:
+    values = psnr(ours, theirs)
+    each = " ".join(f"{value:.1f}" for value in values)
+    print(f"{who:<9} {what:<14} mean {values.mean():.2f}  min {values.min():.2f} dB   {each}", flush=True)
+
+
+def blender(folders: list[Path], fresh: int, samples: int, device: str) -> None:
+    """Cycles against the references, then our renderer against Cycles on latents that nothing was fitted to."""
+    from identica.render.blender import BlenderScene
+
+    def draw(latents: Tensor, resolution: int) -> Tensor:
+        scene = BlenderScene(resolution, samples)
+        scene.render(latents[:0])  # builds it
+        begin = time.perf_counter()
+        pictures = scene.render(latents)
+        seconds = (time.perf_counter() - begin) / len(latents)
+        print(f"Blender {scene.version}, {samples} samples, {resolution}²: {seconds:.2f} s an image", flush=True)
+        return pictures
+
+    for folder in folders:
+        latents, pictures = read_references(folder)
+        say_psnr("blender", folder.name, draw(latents, pictures.shape[-1]), pictures)
+    latents = torch.rand(fresh, 10, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    theirs = draw(latents, RESOLUTIONS[0])
+    for quality in ("standard", "high"):
+        ours = ThreeDIdentScene(RESOLUTIONS[0], quality=quality).render(latents.to(device)).cpu()  # type: ignore[arg-type]
+        say_psnr(quality, "fresh", ours, theirs)
 
 
 def speed(resolution: int, quality: str, device: str, batch: int, repetitions: int) -> None:
@@ -115,10 +144,12 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--resolutions", default=",".join(map(str, RESOLUTIONS)))
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--samples", type=int, default=128, help="light paths per pixel, of Blender")
+    parser.add_argument("--fresh", type=int, default=8, help="random latents that Blender draws")
     arguments = parser.parse_args()
     chosen, device = arguments.only.split(","), arguments.device
-    if unknown := [part for part in chosen if part not in PARTS]:
-        parser.error(f"--only takes some of {', '.join(PARTS)}, separated by commas, not {', '.join(unknown)}")
+    if unknown := [part for part in chosen if part not in ALL_PARTS]:
+        parser.error(f"--only takes some of {', '.join(ALL_PARTS)}, separated by commas, not {', '.join(unknown)}")
     if not arguments.references and arguments.only != parser.get_default("only") and {"psnr", "high"} & {*chosen}:
         parser.error("to compare pictures there have to be some: --references DIR")
     resolutions = [int(number) for number in arguments.resolutions.split(",")]
@@ -129,6 +160,8 @@ def main() -> None:
     for part, quality in (("psnr", "standard"), ("high", "high")):
         if part in chosen:
             compare(folders, quality, device)
+    if "blender" in chosen:
+        blender(folders, arguments.fresh, arguments.samples, device)
     if "speed" in chosen:
         for resolution in resolutions:
             speed(resolution, "standard", device, batch * (4 if resolution <= 64 else 1), REPETITIONS[device])

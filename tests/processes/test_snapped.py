@@ -40,10 +40,13 @@ def test_close_neighbours_are_told_apart_far_from_the_origin() -> None:
     assert found.tolist() == [[1, 0]]
 
 
-def test_two_points_are_enough() -> None:
+@pytest.mark.parametrize("name", ["exact", "tree", "faiss"])
+def test_two_points_are_enough(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    if name == "faiss":
+        pytest.importorskip("faiss")
     points = torch.tensor([[0.0], [1.0]])
-    for name in ("exact", "tree"):
-        assert make_search(points, name)(torch.tensor([[0.9]])).tolist() == [[1, 0]]  # type: ignore[arg-type]
+    assert make_search(points, name)(torch.tensor([[0.9]])).tolist() == [[1, 0]]  # type: ignore[arg-type]
+    assert capfd.readouterr() == ("", "")  # faiss would warn
 
 
 def test_faiss_is_asked_for_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,11 +55,19 @@ def test_faiss_is_asked_for_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> No
         make_search(latents(10), "faiss")
 
 
-def test_faiss_finds_nearly_all() -> None:
-    pytest.importorskip("faiss")
-    points, queries = latents(5000), latents(200, seed=1)
-    exact = make_search(points, "exact")(queries)
-    assert (make_search(points, "faiss")(queries) == exact).float().mean() > 0.8
+@pytest.mark.parametrize(("count", "share"), [(60, 1.0), (5000, 0.85), (20_000, 0.98)])
+def test_faiss_finds_nearly_all(count: int, share: float) -> None:
+    """The more points, the more lists are looked into; at 60 there is one. Measured: 1, 0.91 and 0.995."""
+    faiss = pytest.importorskip("faiss")
+    threads = faiss.omp_get_max_threads()
+    points, queries = latents(count), latents(200, seed=1)
+    nearest = torch.cdist(queries.double(), points.double()).argsort(dim=1)[:, :2]
+    found = make_search(points, "faiss", threads=1)(queries.double())
+    assert found.shape == (200, 2) and found.dtype == torch.int64
+    assert (found[:, 0] == nearest[:, 0]).double().mean() >= share
+    assert (found[:, 0] != found[:, 1]).all()
+    assert faiss.omp_get_max_threads() == threads
+    assert torch.equal(found, make_search(points, "faiss", threads=2)(queries))
 
 
 def test_what_an_approximate_search_does_not_find_is_looked_up() -> None:
@@ -80,8 +91,10 @@ def brute_force(z: Tensor, z_pos: Tensor, points: Tensor) -> tuple[list[int], li
     return anchors, positives
 
 
-@pytest.mark.parametrize("search", ["exact", "tree"])
+@pytest.mark.parametrize("search", ["exact", "tree", "faiss"])
 def test_both_views_go_to_the_nearest_and_never_to_the_same(search: str) -> None:
+    if search == "faiss":
+        pytest.importorskip("faiss")
     points = latents(40)
     process = SnappedProcess(EXACT, points, search=search)  # type: ignore[arg-type]
     drawn = EXACT.sample(60, generator=3)

@@ -94,7 +94,8 @@ def _renderer(
         from identica.render.blender import BlenderScene
 
         blender = BlenderScene(resolution, samples)
-        return blender.render, {"engine": engine, "resolution": resolution, "samples": samples}, 1  # it takes seconds
+        settings = {"engine": engine, "version": blender.version, "resolution": resolution, "samples": samples}
+        return blender.render, settings, 1  # it takes seconds
     from identica.render import VERSION, ThreeDIdentScene
 
     place = choose_device(device)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -93,18 +95,30 @@ class _Faiss:
         rows = np.ascontiguousarray(points.detach().cpu().float().numpy())
         lists = max(1, min(int(4 * len(rows) ** 0.5), len(rows) // 40))
         self.index: Any = faiss.index_factory(rows.shape[1], f"IVF{lists}_HNSW32,Flat")
-        if threads is not None:
-            faiss.omp_set_num_threads(threads)
-        self.index.train(rows)
-        self.index.add(rows)
+        self.index.cp.min_points_per_centroid = 1  # no warnings about small sets, whose single list has all points
+        self.faiss, self.threads = faiss, threads
+        with self._limited():
+            self.index.train(rows)
+            self.index.add(rows)
         self.index.nprobe = min(lists, max(_LEAST_LISTS, lists // 16))
         self.points = torch.from_numpy(rows)
 
     def __call__(self, queries: Tensor) -> Tensor:
         asked = queries.detach().cpu().float().contiguous()
-        _, index = self.index.search(asked.numpy(), 2)
+        with self._limited():
+            _, index = self.index.search(asked.numpy(), 2)
         found = torch.from_numpy(np.asarray(index, dtype=np.int64))
         return with_none_missing(found, asked, self.points).to(queries.device)
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """The library has one number of threads for all; other searches keep theirs."""
+        before = self.faiss.omp_get_max_threads()
+        self.faiss.omp_set_num_threads(self.threads or before)
+        try:
+            yield
+        finally:
+            self.faiss.omp_set_num_threads(before)
 
 
 def with_none_missing(found: Tensor, queries: Tensor, points: Tensor) -> Tensor:

@@ -1,16 +1,22 @@
 """The same scene in Blender's Cycles, to compare with: built by code, without any .blend file.
 
-Blender comes as the package bpy, the extra ``identica[blender]``. An image takes seconds; our own renderer draws
-thousands in that time (:class:`identica.render.ThreeDIdentScene`).
+Blender comes as the package bpy, the extra ``identica[blender]``; 4.2 and 5.0 agree but for noise. An image takes
+seconds; our own renderer draws thousands in that time (:class:`identica.render.ThreeDIdentScene`).
 """
 
 from __future__ import annotations
 
 import importlib
 import math
+import os
+import signal
+import sys
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -36,15 +42,26 @@ class BlenderScene:
     resolution: pixels along each side.
     samples: light paths for each pixel; the data set was drawn with 512. The result is denoised.
 
+    Blender has one scene in a process. Several objects take turns: who draws after another builds it anew, and what
+    else was in it is gone.
+
     >>> BlenderScene(resolution=64)  # doctest: +SKIP
     BlenderScene(resolution=64, samples=512)
     """
+
+    #: Whose scene Blender has now.
+    _current: ClassVar[BlenderScene | None] = None
 
     def __init__(self, resolution: int = 224, samples: int = 512) -> None:
         self.resolution = whole_number(resolution, "resolution", 16)
         self.samples = whole_number(samples, "samples")
         self._bpy = _blender()
-        self._parts: dict[str, Any] | None = None
+        self._parts: dict[str, Any] = {}
+
+    @property
+    def version(self) -> str:
+        """Blender's: others may draw other pictures."""
+        return str(self._bpy.app.version_string)
 
     def __repr__(self) -> str:
         return f"BlenderScene(resolution={self.resolution}, samples={self.samples})"
@@ -55,25 +72,32 @@ class BlenderScene:
         from PIL import Image
 
         check_latents(latents)
-        if self._parts is None:
-            self._parts = self._build()
+        if BlenderScene._current is not self:
+            with _silent():
+                self._parts = self._build()
+            BlenderScene._current = self
         images = []
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "image.png"
-            for row in latents.detach().cpu().double():
+            for number, row in enumerate(latents.detach().cpu().double()):
+                path = Path(folder) / f"{number}.png"  # never one that is there already
                 self._arrange(layout.place(row[None]))
-                self._bpy.context.scene.render.filepath = str(path)
-                self._bpy.ops.render.render(write_still=True)
+                self._draw(path)
                 with Image.open(path) as image:
                     images.append(torch.from_numpy(np.array(image.convert("RGB"))))
         size = (0, self.resolution, self.resolution, 3)
         stacked = torch.stack(images) if images else torch.empty(size, dtype=torch.uint8)
         return stacked.permute(0, 3, 1, 2).contiguous().to(latents.device)
 
+    def _draw(self, path: Path) -> None:
+        self._bpy.context.scene.render.filepath = str(path)
+        with _interrupted_afterwards(), _silent():
+            outcome = self._bpy.ops.render.render(write_still=True)
+        if "FINISHED" not in outcome or not path.exists():
+            raise RuntimeError(f"Blender {self.version} has drawn no picture: {', '.join(outcome)}.")
+
     def _arrange(self, place: layout.Placement) -> None:
         """Move and colour what the latents move and colour."""
         parts, mathematics = self._parts, importlib.import_module("mathutils")
-        assert parts is not None
         turned = np.eye(4)
         turned[:3, :3], turned[:3, 3] = place.rotation[0].numpy(), place.location[0].numpy()
         parts["object"].matrix_world = mathematics.Matrix(turned.tolist())
@@ -131,8 +155,7 @@ class BlenderScene:
         scene.render.image_settings.color_depth = "8"
         scene.view_settings.view_transform = "Standard"
         scene.view_settings.look = "None"
-        scene.world = self._bpy.data.worlds.new("dark")
-        scene.world.color = (0.0, 0.0, 0.0)
+        scene.world = None  # a new one shines: since Blender 5.0 its nodes are grey, whatever its colour
 
     def _add_camera(self) -> None:
         """Columns of its matrix: right, up and backwards, then where it is."""
@@ -170,7 +193,8 @@ class BlenderScene:
     def _material(self, name: str) -> tuple[list[Any], Any]:
         """mix(Fresnel 1.2, mix(Fresnel 1.4, Lambert, velvet), Beckmann); returns the nodes that take the colour too."""
         material = self._bpy.data.materials.new(name)
-        material.use_nodes = True
+        if self._bpy.app.version < (5, 0):  # later ones always do
+            material.use_nodes = True
         tree = material.node_tree
         tree.nodes.clear()
         output = tree.nodes.new("ShaderNodeOutputMaterial")
@@ -201,7 +225,8 @@ class BlenderScene:
 def _blender() -> Any:
     """The module bpy, or a sentence on how to get it."""
     try:
-        import bpy
+        with _silent():
+            import bpy
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             'The engine "blender" needs the package bpy: install it with pip install "identica[blender]" (each version '
@@ -209,3 +234,39 @@ def _blender() -> Any:
             name="bpy",
         ) from error
     return bpy
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Nothing on the standard output, where Blender tells from C what it does; other threads are not heard either."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # there is none
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+@contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """Ctrl-C when a picture is done: raised in the middle it would end in one of Blender's callbacks, and be lost."""
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if came:
+        signal.raise_signal(signal.SIGINT)
