@@ -163,4 +163,4 @@ def test_points_in_named_groups_share_a_line() -> None:
     plot = next(plot for plot in experiment.plots if plot.title.startswith("Do many dimensions"))
     groups = {row.number: plot.group(row.x) for row in experiment.rows if plot.shows(row.x)}
     assert groups["d40-p75-b16384"] == "matched temperature" and groups["d40-p75-b16384-w4"] == "four times it"
-    assert groups["d40-p75-b16384-w4-long"] == "four times it, 20,000 steps" and "d40-p75-b4096" not in groups
+    assert groups["d40-p75-b16384-w4-long"] == "four times it, given time" and "d40-p75-b4096" not in groups
