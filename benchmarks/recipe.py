@@ -7,7 +7,8 @@
 Each line of recipe.jsonl is one run, seed 0: settings, and a curve of [step, R², MCC, loss]. Those of the H200 are in
 TF32 unless they say otherwise, and some of them older than the fused kernels, whose rounding is another ("cut_off":
 operands were not rounded yet). A line with "table_seed" is a run of any table or figure, as ``identica reproduce``
-trains it with that seed, but with a changed recipe; those on MNIST want its folder in the variable IDENTICA_DATA.
+trains it with that seed, but with a changed recipe; those on MNIST want its folder in the variable IDENTICA_DATA. What
+such a line does not name is the row's recipe of today: when that changes, the line must name what it was.
 Runs with another optimiser, averaged weights or a growing batch are not captured: a plain loop here trains them.
 """
 

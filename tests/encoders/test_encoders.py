@@ -254,16 +254,18 @@ def test_turned_codes(kind: str, space: Space, generator: torch.Generator) -> No
 
 @pytest.mark.parametrize("kind", ["mlp", "residual"])
 def test_stretched_codes(kind: str, generator: torch.Generator) -> None:
+    """And their lengths stay, whatever that is."""
     encoder, x = small(kind, Sphere(3, 2.0)).double(), torch.randn(20, 5, generator=generator, dtype=torch.float64)
     encoder.prepare(x)
     with torch.no_grad():
         for weights in encoder.parameters():
             weights.normal_(generator=generator)
         matrix = torch.randn(3, 3, generator=generator, dtype=torch.float64)
-        mapped = encoder(x) @ matrix.T
+        before = encoder(x)
+        mapped = before @ matrix.T
         encoder.stretch(matrix)
-        radius = encoder(x).norm(dim=1, keepdim=True)
-        torch.testing.assert_close(encoder(x), radius * mapped / mapped.norm(dim=1, keepdim=True))
+        lengths = before.norm(dim=1, keepdim=True) / mapped.norm(dim=1, keepdim=True)
+        torch.testing.assert_close(encoder(x), lengths * mapped)
 
 
 def test_what_cannot_be_stretched() -> None:

@@ -21,6 +21,11 @@ def test_coordinates_are_those_of_the_pairs_and_of_the_recipe(experiment: LossEx
         )
         steps = {40: 20_000, 80: 40_000}[row.dim] if "long" in row.x else row.x.get("steps", 5000)
         assert row.recipes["fast"]["steps"] == steps
+        assert (
+            ("Muon" in row.note)
+            == (row.recipes["fast"].get("optimizer") == "muon")
+            == (row.dim == 80 and "long" in row.x)
+        )
         assert set(row.conditional.precision or ()) == {precision}
         assert row.losses["infonce"].temperature == pytest.approx(widened / precision)
         assert row.recipes["fast"]["batch_size"] == row.recipes["paper"]["batch_size"] == row.x["batch"]

@@ -308,6 +308,7 @@ def test_a_resumed_run_has_the_whole_curve(tmp_path: Path) -> None:
     assert resumed.scores == straight.scores
 
 
+@pytest.mark.filterwarnings("ignore:To be round")  # after so few steps they are not
 def test_what_is_scored_is_the_turned_run(tmp_path: Path) -> None:
     plain, turned = (
         train_model(
@@ -326,6 +327,22 @@ def test_what_is_scored_is_the_turned_run(tmp_path: Path) -> None:
     assert turned.scores["mcc"] != pytest.approx(plain.scores["mcc"], abs=1e-3)
     assert turned.per_dimension["precision"] != plain.per_dimension["precision"]
     assert turned.scores["excess_loss"] < plain.scores["excess_loss"]
+
+
+def test_codes_that_cannot_be_made_round_are_scored_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any, **settings: Any) -> TrainingRun:
+        raise ValueError("One may be lost.")
+
+    monkeypatch.setattr("identica.experiments.aninfonce.plan.turn_to_axes", refuse)
+    settings: dict[str, Any] = {"device": torch.device("cpu"), "callback": Callback()}
+    with pytest.warns(UserWarning, match="The codes of seed 0 stay as they were trained. One may be lost."):
+        kept = train_model(
+            plan(FIGURE2, "linear", "tiny", turned=True), "aninfonce", [0], folder=tmp_path / "a", **settings
+        )[0]
+    plain = train_model(plan(FIGURE2, "linear", "tiny"), "aninfonce", [0], folder=tmp_path / "b", **settings)[0]
+    assert "failed" not in kept.info and kept.scores == plain.scores
 
 
 def test_an_ensemble_and_its_rival_run_too(tmp_path: Path) -> None:

@@ -210,6 +210,7 @@ def test_seeds_can_be_trained_as_one(changes: dict[str, Any], data: Path, tmp_pa
         assert all(value.isfinite().all() for state in states for value in state.encoder.parameters())
 
 
+@pytest.mark.filterwarnings("ignore:To be round")  # after so few steps they are not
 def test_whitened_pixels_and_turned_codes_are_scored(data: Path, tmp_path: Path) -> None:
     one = supplied("C", data, tmp_path / "out", **SHARP, batch_size=256, error_pairs=256)
     settings: dict[str, Any] = {"device": torch.device("cpu"), "folder": tmp_path / "run", "callback": Callback()}

@@ -38,6 +38,8 @@ from identica.training.step import Process
 
 #: Terms of a loss that are about the codes and not about pairs: a turn has nothing to do with them.
 _WITHOUT = {"impl": "auto", "centring": 0.0, "decorrelation": 0.0}
+#: Codes on a sphere are equally long up to this part. A rounding that stretches more than so much is warned of.
+_UNEQUAL, _STRONG = 1e-3, 1.5
 #: The search starts with no Λ̂ smaller than this beside the largest, and ends with none smaller than that.
 _LEAST_START, _LEAST = 0.05, 1e-8
 
@@ -49,7 +51,7 @@ class Axes:
     rotation: ``(d, d)``, orthogonal: turned codes are R h, in the order in which the least is turned; see :meth:`turn`.
     rounding: ``(d, d)``, symmetric: what codes are mapped by before, to fill the sphere evenly; None for not at all.
     precision, standard_error: their Λ̂, and how well it is known if the axes are.
-    gain: by how much these batches' loss falls, in nats.
+    gain: by how much these batches' loss falls, in nats; of rounded codes it may rise.
     """
 
     rotation: Tensor
@@ -108,7 +110,7 @@ def best_axes(
     if rounded:
         _check_uniform(process)
     codes = given = drawn_codes(process, encoder, objective, n, batches, seed)
-    rounding = best_rounding(torch.cat([h for h, _, _ in given])) if rounded else None
+    rounding = _checked_rounding(torch.cat([h for h, _, _ in given])) if rounded else None
     if rounding is not None:
         codes = [_all_rounded(batch, rounding) for batch in given]
     learned = similarity.precision.detach().to("cpu", torch.float64)
@@ -161,10 +163,28 @@ def turn_to_axes(
 def _check_uniform(process: Process) -> None:
     marginal = getattr(process, "marginal", None)
     if not isinstance(marginal, SphereUniform):
+        given = type(process).__name__ if marginal is None else repr(marginal)
         raise ValueError(
             "Codes fill the sphere evenly where anchors do: rounded=True takes a process with a SphereUniform "
-            f"marginal, not {marginal!r}. Leave it out for others."
+            f"marginal, not {given}. Leave it out for others; for a pool of such pairs pass its process."
         )
+
+
+def _checked_rounding(codes: Tensor) -> Tensor:
+    """The rounding of codes that are on a sphere, with a warning where it is so strong that something else is wrong."""
+    lengths = codes.norm(dim=1)
+    if not bool((lengths - lengths.mean()).abs().max() < _UNEQUAL * lengths.mean()):
+        raise ValueError("rounded=True takes codes on a sphere, which are all equally long; these are not.")
+    rounding = best_rounding(codes).cpu()
+    values = torch.linalg.eigvalsh(rounding)
+    if float(values[-1]) > _STRONG * float(values[0]):
+        warnings.warn(
+            f"To be round, codes must be stretched {float(values[-1] / values[0]):.1f} times as much in one direction "
+            "as in another: they are not the latents up to small errors. Look at R², and at folding(codes): they may "
+            "be on a part of the sphere.",
+            stacklevel=3,
+        )
+    return rounding
 
 
 def _rounded(codes: Tensor, rounding: Tensor) -> Tensor:

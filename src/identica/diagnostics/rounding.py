@@ -9,7 +9,7 @@ AAᵀ, up to a factor. Its maximum-likelihood estimate is the fixed point of
     S = d · mean(h hᵀ / hᵀS⁻¹h)
 
 (Tyler 1987, "Statistical analysis for the angular central Gaussian distribution on the sphere"), and S^(−½) A is a
-rotation.
+rotation, up to a factor that no direction depends on.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _LEAST = 1e-3
 def best_rounding(codes: Tensor) -> Tensor:
     """The symmetric map W = S^(−½) after which codes look alike in all directions: ``(n, d) -> (d, d)``, float64.
 
-    W h, brought back to the length of h, is round. W is positive and as large as a rotation is: the mean of S's
-    eigenvalues is 1. For codes of anchors that are uniform on the sphere: any others need not be round.
+    W h, brought back to the length of h, is round. W is positive; how large it is means nothing, and the mean of S's
+    eigenvalues is 1. For codes of anchors that are uniform on the sphere: any others need not be round. It does not see
+    a fold: codes on one half of the sphere are round, too (:func:`~identica.diagnostics.folding`).
 
     >>> z = torch.randn(20_000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     >>> rounding = best_rounding(torch.nn.functional.normalize(z * torch.tensor([1.2, 0.8])))
@@ -47,7 +48,10 @@ def best_rounding(codes: Tensor) -> Tensor:
     for _ in range(_MOST_ROUNDS):
         values, vectors = torch.linalg.eigh(shape)
         if float(values[0]) < _LEAST**2 * float(values[-1]):
-            break
+            raise ValueError(
+                "These codes cannot be made round: in some direction they hardly reach at all. Look at R² of the "
+                "factors: one may be lost."
+            )
         reach = ((unit @ vectors).square() / values).sum(dim=1, keepdim=True)
         new = (unit / reach).T @ unit
         new *= dim / new.trace()
@@ -56,7 +60,4 @@ def best_rounding(codes: Tensor) -> Tensor:
         if change < _CHANGE:
             values, vectors = torch.linalg.eigh(shape)
             return (vectors / values.sqrt()) @ vectors.T
-    raise ValueError(
-        "These codes cannot be made round: in some direction they hardly reach at all. Look at R² of the factors and "
-        "at folding(codes): a factor may be lost, or all codes may be on a part of the sphere."
-    )
+    raise ValueError(f"How to make these codes round is not clear after {_MOST_ROUNDS} rounds: take more of them.")

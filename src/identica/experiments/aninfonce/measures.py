@@ -92,7 +92,7 @@ def measures(
     reached = iterations_to_target(run.history, "r2", TARGETS)
     scores |= {f"steps_to_{target:g}": float(step) for target, step in reached.items() if step is not None}
     kinds = process.processes if isinstance(process, EnsembleProcess) else (process,)
-    histogram = _histogram(kinds[0], run, min(recipe.batch_size, recipe.floor_pairs), seed)
+    histogram = _histogram(kinds[0], run, _compared(run, recipe), seed)
     scores["overlap"], info["similarities"] = histogram.overlap, _plain(histogram)
     if members := _members(run.objective):
         one_each = members * len(kinds) if len(members) < len(kinds) else members
@@ -101,6 +101,11 @@ def measures(
     per_dimension: dict[str, list[float | None]] = {name: [*values] for name, values in learned(run.objective).items()}
     found = _precision(list(kinds), run, precisions, recipe, seed)
     return Measured({**scores, **found.scores}, {**per_dimension, **found.per_dimension}, info)
+
+
+def _compared(run: TrainingRun, recipe: LossRecipe) -> int:
+    """Of how many pairs the batches are that a loss is looked at on: no more than it was trained with."""
+    return min(recipe.batch_size, run.config.batch_size, recipe.floor_pairs)
 
 
 @torch.no_grad()
@@ -130,7 +135,7 @@ def _floor(
     As InfoNCE is defined, with the other anchors as negatives, whatever it was trained with: that loss has a floor.
     Where it was trained so, with batches of this size, there is also the minimum, to compare the learning curve with.
     """
-    n, batches = min(recipe.batch_size, recipe.floor_pairs), recipe.floor_batches
+    n, batches = _compared(run, recipe), recipe.floor_batches
     found = [excess_loss(process, run, InfoNCE(member.similarity), n, batches, seed=seed) for process, member in pairs]
     error = sum(one.standard_error**2 for one in found) ** 0.5
     info: dict[str, Any] = {

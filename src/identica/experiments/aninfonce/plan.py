@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,9 +84,9 @@ class LossPlan(BasePlan):
     def train_config(self, model: Model) -> TrainConfig:
         """The training settings: the same for every loss, unless the recipe has others for those without Λ̂."""
         recipe = self.recipe
-        waits = self.row.losses[model].kind == "anisotropic"
+        learns_precision = self.row.losses[model].kind == "anisotropic"
         steps, batch_size = recipe.steps, recipe.batch_size
-        if not waits:
+        if not learns_precision:
             steps, batch_size = recipe.plain_steps or steps, recipe.plain_batch or batch_size
         return TrainConfig(
             steps=steps,
@@ -93,7 +94,7 @@ class LossPlan(BasePlan):
             optimizer=recipe.optimizer,
             lr=recipe.lr,
             similarity_lr=recipe.similarity_lr,
-            similarity_after=recipe.similarity_after if waits else 0.0,
+            similarity_after=recipe.similarity_after if learns_precision else 0.0,
             schedule=recipe.schedule,
             eval_every=max(1, steps // recipe.evaluations),
             eval_samples=recipe.evaluation_samples,
@@ -120,12 +121,16 @@ class LossPlan(BasePlan):
         return (PrecisionWatch(processes, self.row.precisions, self.recipe.evaluation_samples),)
 
     def finished(self, model: Model, seed: int, run: TrainingRun, device: torch.device) -> TrainingRun:
-        """Turned to the axes of its loss, where the recipe says so."""
+        """Made round and turned to the axes of its loss, where the recipe says so and codes allow it."""
         if not self._turns(model):
             return run
         process = self.process(model, seed).to(device)
         assert isinstance(process, PairProcess)
-        return turn_to_axes(run, process, **self._turning, seed=derive_seed(seed, f"{model} axes"))
+        try:
+            return turn_to_axes(run, process, **self._turning, seed=derive_seed(seed, f"{model} axes"))
+        except ValueError as error:  # what has failed so far is still to be scored
+            warnings.warn(f"The codes of seed {seed} stay as they were trained. {error}", stacklevel=2)
+            return run
 
     def _turns(self, model: Model) -> bool:
         return self.recipe.turned and self.row.losses[model].kind == "anisotropic" and len(self.row.precisions) == 1
