@@ -179,7 +179,13 @@ def test_rows_of_a_former_recipe_are_named() -> None:
     rows = [made_up(TABLE1, TABLE1.row(n), 0, config_hash=made) for n, made in (("1", "old"), ("2", present))]
     found = block(gather(rows), TABLE1.id, "fast")
     assert found.former == ("1",)
-    assert "Of a former recipe, though losses are named as in the present one: row 1." in found.remarks
+    assert any(remark.startswith("Of a former recipe") and remark.endswith(": row 1.") for remark in found.remarks)
+
+
+def test_notes_name_rows_as_they_are_written() -> None:
+    ledger = Path(__file__).parents[2] / "results" / "aninfonce-figure3.jsonl"
+    found = block(gather(read(ledger)), "aninfonce/figure3", "fast")
+    assert any(remark.startswith("Rows C, D: with the budget fast") for remark in found.remarks)
 
 
 def test_names_of_commits() -> None:

@@ -173,7 +173,7 @@ class Block:
         said = [f"Row {result.row.number}, {failure}" for result in self.shown for failure in result.failures]
         for note in dict.fromkeys(result.row.note for result in self.shown if result.row.note):
             numbers = [result.row.number for result in self.shown if result.row.note == note]
-            said.append(f"{rows_named(numbers).capitalize()}: {note}.")
+            said.append(f"R{rows_named(numbers)[1:]}: {note}.")  # names of rows keep their letters
         if any(isinstance(result.row, LossRow) and result.row.precisions for result in self.run):
             said.append(PROMISED)
         if self.missing and not self.complete:
@@ -183,7 +183,8 @@ class Block:
             said.append(f"Receipts with other settings are in the ledger too and not averaged with these: {counts}.")
         if self.former:
             said.append(
-                f"Of a former recipe, though losses are named as in the present one: {rows_named(self.former)}."
+                "Of a former recipe, though losses are named as in the present one, and notes above are on the present "
+                f"one: {rows_named(self.former)}."
             )
         if self.budget == "smoke":
             said.append(

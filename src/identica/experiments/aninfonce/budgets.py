@@ -36,7 +36,7 @@ class LossRecipe(Recipe):
         more pairs than a batch of the training has.
     turned: after the training codes are made round and turned to the axes at which their loss is smallest (AnInfoNCE
         with one Λ̂ alone; :func:`~identica.diagnostics.turn_to_axes`), from as many batches as the standard errors. For
-        pairs of which all Λ are different. Codes that cannot be made round stay as they were trained, with a warning.
+        pairs of which all Λ are different. Where they cannot be made round the receipt says so in place of scores.
     """
 
     plain_steps: int | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,16 +120,12 @@ class LossPlan(BasePlan):
         return (PrecisionWatch(processes, self.row.precisions, self.recipe.evaluation_samples),)
 
     def finished(self, model: Model, seed: int, run: TrainingRun, device: torch.device) -> TrainingRun:
-        """Made round and turned to the axes of its loss, where the recipe says so and codes allow it."""
+        """Made round and turned to the axes of its loss, where the recipe says so."""
         if not self._turns(model):
             return run
         process = self.process(model, seed).to(device)
         assert isinstance(process, PairProcess)
-        try:
-            return turn_to_axes(run, process, **self._turning, seed=derive_seed(seed, f"{model} axes"))
-        except ValueError as error:  # what has failed so far is still to be scored
-            warnings.warn(f"The codes of seed {seed} stay as they were trained. {error}", stacklevel=2)
-            return run
+        return turn_to_axes(run, process, **self._turning, seed=derive_seed(seed, f"{model} axes"))
 
     def _turns(self, model: Model) -> bool:
         return self.recipe.turned and self.row.losses[model].kind == "anisotropic" and len(self.row.precisions) == 1

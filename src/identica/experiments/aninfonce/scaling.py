@@ -54,8 +54,10 @@ def point(dim: int, precision: float, batch: int, widened: float = 1.0, long: bo
         recipes={
             "smoke": {"candidates": 500},
             "fast": {
-                **{"batch_size": batch, "steps": steps, "candidates": 2500, "evaluations": 25},
-                **(_LONG[dim] if long else {}),
+                "batch_size": batch,
+                "candidates": 2500,
+                "evaluations": 25,
+                **(_LONG[dim] if long else {"steps": steps}),
             },
             "paper": {"batch_size": batch, "steps": 500_000, "evaluations": 250},
         },

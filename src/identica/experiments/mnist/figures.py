@@ -57,7 +57,8 @@ def _figure3() -> Iterator[LossRow]:
             _BOTH,
             theory="promises",
             published={"aninfonce": Published(ours, seeds=1), "infonce": Published(theirs, seeds=1)},
-            note="codes made round and turned; InfoNCE has 12,000 steps of 4,096 pairs with the budget fast on a GPU",
+            note="with the budget fast AnInfoNCE's codes are made round and turned to their axes; on a GPU InfoNCE has "
+            "12,000 steps of 4,096 pairs",
         )
 
 
