@@ -1,0 +1,188 @@
+"""How long the experiments of paper B take on a GPU that does nothing else, without running them to the end.
+
+    IDENTICA_DATA=DIR python benchmarks/gpu_time.py                       all of them, with the budget fast
+    python benchmarks/gpu_time.py --experiments aninfonce/figure2,aninfonce/figure9 --budget smoke
+
+Receipts hold seconds, but most were written while other experiments ran on the same GPU. Here every model is trained,
+evaluated and measured as ``identica reproduce`` does, all seeds together, for a small part of its steps. What a step
+takes is measured apart from all else; what is left to train is counted with that. Models that differ in nothing that
+costs time are timed once, and the compiling of kernels is counted with each. VAEs are trained in full; what needs no
+training is computed for one seed. Prints seconds and says how they come about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from identica.experiments.budgets import find_budget
+from identica.experiments.catalogue import Experiment, Model, catalogue
+from identica.experiments.mnist.plan import MnistPlan
+from identica.experiments.planning import BasePlan
+from identica.experiments.running.provenance import choose_device
+from identica.experiments.running.reproduce import make_plans
+from identica.experiments.running.runner import score_untrained, train_model
+from identica.experiments.running.starts import find_start
+from identica.experiments.running.supplies import Supplies, data_folder
+from identica.training import Callback, TrainConfig, TrainState
+
+#: Steps between two evaluations, for batches up to a size: enough to be timed, few enough to be done with soon.
+STEPS = {4096: 100, 16_384: 12, 65_536: 6, 2**62: 3}
+#: And over all evaluations at most.
+MOST = 2500
+
+
+class StepClock(Callback):
+    """Seconds for a step, from the second step after an evaluation to the last before the next."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.every, self.began, self.seconds = device, 1, 0.0, [0.0]
+
+    def on_start(self, state: TrainState, config: TrainConfig) -> None:
+        """Forget what was before."""
+        self.every, self.seconds = config.eval_every, []
+
+    def on_step(self, state: TrainState) -> None:
+        """Note the time where it begins and ends."""
+        within = state.step % self.every
+        if within == 1:
+            self.began = self._now()
+        elif within == self.every - 1:
+            self.seconds.append((self._now() - self.began) / (self.every - 2))
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.monotonic()
+
+    @property
+    def step(self) -> float:
+        """The median; the first half, in which a step is captured, does not count."""
+        return statistics.median(self.seconds[len(self.seconds) // 2 :])
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of a step for all seeds, and of everything but the steps."""
+
+    step: float
+    rest: float
+
+
+@dataclass
+class Timer:
+    """What was timed so far."""
+
+    device: torch.device
+    folder: Path
+    budget: str
+    costs: dict[Hashable, Cost] = field(default_factory=dict)
+    trained: set[tuple[str, int]] = field(default_factory=set)  # as reproduce takes equal models over
+
+    def experiment(self, experiment: Experiment, data: Path | None) -> float:
+        """Seconds for all of it."""
+        seeds = range(find_budget(self.budget).seeds or experiment.seeds)
+        supplies = Supplies(data, self.folder, self.device)
+        total = 0.0
+        for plan in make_plans(experiment, None, self.budget, self.device):
+            plan = plan.supplied(supplies)
+            total += self._vaes(plan, seeds)
+            for model in plan.models:
+                timed = self._trained if model in plan.trained else self._computed
+                total += timed(plan, model, seeds)
+        return total
+
+    def _vaes(self, plan: BasePlan, seeds: range) -> float:
+        """Those that are not there yet."""
+        if not isinstance(plan, MnistPlan):
+            return 0.0
+        begin = time.monotonic()
+        for seed in seeds:
+            plan.vae(seed)
+        return time.monotonic() - begin
+
+    def _computed(self, plan: BasePlan, model: Model, seeds: range) -> float:
+        begin = time.monotonic()
+        score_untrained(plan, model, 0, self.device)
+        seconds = len(seeds) * (time.monotonic() - begin)
+        print(f"    {plan.row.number:<24} {model:<10} {seconds:7.1f} s, computed", flush=True)
+        return seconds
+
+    def _trained(self, plan: BasePlan, model: Model, seeds: range) -> float:
+        name = plan.model_hashes[model]
+        missing = [seed for seed in seeds if (name, seed) not in self.trained]
+        if not missing:
+            return 0.0
+        self.trained |= {(name, seed) for seed in missing}
+        kind = self._kind(plan, model, len(missing))
+        known = kind in self.costs
+        if not known:
+            self.costs[kind] = self._timed(plan, model, missing)
+        cost, steps = self.costs[kind], plan.train_config(model).steps
+        seconds = cost.rest + cost.step * steps
+        how = f"{steps} steps of {1e3 * cost.step:.3f} ms and {cost.rest:.1f} s" + (
+            ", as timed before" if known else ""
+        )
+        print(f"    {plan.row.number:<24} {model:<10} {seconds:7.1f} s, seeds {len(missing)}, {how}", flush=True)
+        return seconds
+
+    @staticmethod
+    def _kind(plan: BasePlan, model: Model, seeds: int) -> Hashable:
+        """All that decides how long a model takes, and more."""
+        encoder: Any = plan.encoder(model, 0)
+        config = {key: value for key, value in plan.train_config(model).to_dict().items() if "lr" not in key}
+        described = json.dumps([encoder.to_dict(), config], sort_keys=True, default=str)
+        return type(plan), model, plan.loss_label(model), seeds, described
+
+    def _timed(self, plan: BasePlan, model: Model, seeds: list[int]) -> Cost:
+        recipe: Any = plan.recipe
+        batch, evaluations = plan.train_config(model).batch_size, recipe.evaluations
+        between = next(steps for size, steps in STEPS.items() if batch <= size)
+        steps = evaluations * max(3, min(between, MOST // evaluations))
+        changes = {name: steps for name in ("steps", "plain_steps") if getattr(recipe, name, None)}
+        short = replace(plan, recipe=replace(recipe, **changes))
+        source = plan.starts_from(model)
+        starts = None
+        if source is not None:
+            found = {seed: find_start(self._folder(plan, source), seed) for seed in seeds}
+            starts = {seed: start for seed, start in found.items() if start is not None}
+        clock, begin = StepClock(self.device), time.monotonic()
+        folder = self._folder(plan, model)
+        train_model(short, model, seeds, device=self.device, folder=folder, callback=clock, starts=starts)
+        return Cost(clock.step, max(0.0, time.monotonic() - begin - clock.step * short.train_config(model).steps))
+
+    def _folder(self, plan: BasePlan, model: Model) -> Path:
+        return self.folder / plan.model_hashes[model]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--experiments", help="ids, separated by commas; all of paper B unless given")
+    parser.add_argument("--budget", default="fast")
+    options = parser.parse_args()
+    device = choose_device("auto")
+    chosen = [experiment for experiment in catalogue() if experiment.id.startswith("aninfonce/")]
+    if options.experiments:
+        chosen = [experiment for experiment in chosen if experiment.id in options.experiments.split(",")]
+    # The largest first: Figure 4 takes its points over from Figure 9, with three seeds.
+    chosen.sort(key=lambda experiment: experiment.id != "aninfonce/figure9")
+    total, data = 0.0, data_folder(None)
+    with tempfile.TemporaryDirectory() as folder:
+        timer = Timer(device, Path(folder), options.budget)
+        for experiment in chosen:
+            seconds = timer.experiment(experiment, data)
+            total += seconds
+            print(f"{experiment.id:<28} {seconds:7.0f} s; together {total / 60:.1f} min", flush=True)
+
+
+if __name__ == "__main__":
+    main()
