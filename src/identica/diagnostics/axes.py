@@ -106,24 +106,14 @@ def best_axes(
     tensor([[1., 0.],
             [0., 1.]])
     """
-    similarity = checked_similarity(process, objective)
-    if rounded:
-        _check_uniform(process)
-    codes = given = drawn_codes(process, encoder, objective, n, batches, seed)
-    rounding = _checked_rounding(torch.cat([h for h, _, _ in given])) if rounded else None
-    if rounding is not None:
-        codes = [_all_rounded(batch, rounding) for batch in given]
-    learned = similarity.precision.detach().to("cpu", torch.float64)
-    root = learned.clamp_min(_LEAST_START * float(learned.max())).sqrt()
-    settings = objective.settings() | _WITHOUT
-    unit = Anisotropic(similarity.dim, trainable=False).to(codes[0][0].device, torch.float64)
-    stretch, loss = _best_stretch([_mapped(batch, root.diag()) for batch in codes], InfoNCE(unit, **settings))
-    metric = root[:, None] * (stretch.T @ stretch) * root
-    precision, rotation = _diagonal(metric)
-    problem = PrecisionProblem([_mapped(batch, rotation.T) for batch in codes], settings, similarity.dim, n)
-    before = PrecisionProblem(given, settings, similarity.dim, n).mean(learned.log())[0]
-    found = problem.estimate(precision.clamp_min(_LEAST * float(precision.max())).log())
-    return Axes(rotation, found.precision, found.standard_error, before - loss, n, batches, rounding)
+    found = _found(process, encoder, objective, n, batches, seed, rounded)
+    dim, settings = len(found.precision), objective.settings() | _WITHOUT
+    learned = checked_similarity(process, objective).precision.detach().to("cpu", torch.float64)
+    before = PrecisionProblem(found.given, settings, dim, n).mean(learned.log())[0]
+    problem = PrecisionProblem([_mapped(batch, found.rotation.T) for batch in found.codes], settings, dim, n)
+    estimate = problem.estimate(found.precision.log())
+    gain = before - found.loss
+    return Axes(found.rotation, estimate.precision, estimate.standard_error, gain, n, batches, found.rounding)
 
 
 def turn_to_axes(
@@ -151,13 +141,45 @@ def turn_to_axes(
     if rounded:
         encoder.stretch(torch.eye(learned.dim))
     n = run.config.batch_size if n is None else n
-    axes = best_axes(process, encoder, objective, n, batches, seed, rounded=rounded)
-    if axes.rounding is not None:
-        encoder.stretch(axes.rounding)
-    encoder.turn(axes.rotation)
-    found = Anisotropic(learned.dim, torch.tensor(axes.precision), learned.trainable, learned.link)
-    objective.similarity = found.to(learned.precision.device, learned.precision.dtype)
+    found = _found(process, encoder, objective, n, batches, seed, rounded)
+    if found.rounding is not None:
+        encoder.stretch(found.rounding)
+    encoder.turn(found.rotation)
+    similarity = Anisotropic(learned.dim, found.precision, learned.trainable, learned.link)
+    objective.similarity = similarity.to(learned.precision.device, learned.precision.dtype)
     return replace(run, encoder=encoder, objective=objective, path=None)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Axes and the Λ̂ there, with the codes that they were found from, as they are and made round, and their loss."""
+
+    rotation: Tensor
+    rounding: Tensor | None
+    precision: Tensor
+    loss: float
+    given: list[Codes]
+    codes: list[Codes]
+
+
+def _found(
+    process: Process, encoder: Encode, objective: InfoNCE, n: int, batches: int, seed: int, rounded: bool
+) -> _Found:
+    """The search itself, of which standard errors are no part: they take as long again."""
+    similarity = checked_similarity(process, objective)
+    if rounded:
+        _check_uniform(process)
+    codes = given = drawn_codes(process, encoder, objective, n, batches, seed)
+    rounding = _checked_rounding(torch.cat([h for h, _, _ in given])) if rounded else None
+    if rounding is not None:
+        codes = [_all_rounded(batch, rounding) for batch in given]
+    learned = similarity.precision.detach().to("cpu", torch.float64)
+    root = learned.clamp_min(_LEAST_START * float(learned.max())).sqrt()
+    unit = Anisotropic(similarity.dim, trainable=False).to(codes[0][0].device, torch.float64)
+    scaled = [_mapped(batch, root.diag()) for batch in codes]
+    stretch, loss = _best_stretch(scaled, InfoNCE(unit, **objective.settings() | _WITHOUT))
+    precision, rotation = _diagonal(root[:, None] * (stretch.T @ stretch) * root)
+    return _Found(rotation, rounding, precision.clamp_min(_LEAST * float(precision.max())), loss, given, codes)
 
 
 def _check_uniform(process: Process) -> None:

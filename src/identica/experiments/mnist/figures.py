@@ -58,7 +58,7 @@ def _figure3() -> Iterator[LossRow]:
             theory="promises",
             published={"aninfonce": Published(ours, seeds=1), "infonce": Published(theirs, seeds=1)},
             note="with the budget fast AnInfoNCE's codes are made round and turned to their axes; on a GPU InfoNCE has "
-            "12,000 steps of 4,096 pairs",
+            "4,000 steps of 4,096 pairs",
         )
 
 
