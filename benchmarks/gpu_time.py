@@ -5,9 +5,9 @@
 
 Receipts hold seconds, but most were written while other experiments ran on the same GPU. Here every model is trained,
 evaluated and measured as ``identica reproduce`` does, all seeds together, for a small part of its steps. What a step
-takes is measured apart from all else; what is left to train is counted with that. Models that differ in nothing that
-costs time are timed once, and the compiling of kernels is counted with each. VAEs are trained in full; what needs no
-training is computed for one seed. Prints seconds and says how they come about.
+and what an evaluation takes is measured apart from all else, and counted as often as the recipe has them. Models that
+differ in nothing that costs time are timed once, and the compiling of kernels is counted with each. VAEs are trained in
+full; what needs no training is computed for one seed. Prints seconds and says how they come about.
 """
 
 from __future__ import annotations
@@ -35,29 +35,34 @@ from identica.experiments.running.starts import find_start
 from identica.experiments.running.supplies import Supplies, data_folder
 from identica.training import Callback, TrainConfig, TrainState
 
-#: Steps between two evaluations, for batches up to a size: enough to be timed, few enough to be done with soon.
+#: Evaluations of a timed run, and steps between two of them for batches up to a size: enough to be timed, few enough
+#: to be done with soon.
+EVALUATIONS = 6
 STEPS = {4096: 100, 16_384: 12, 65_536: 6, 2**62: 3}
-#: And over all evaluations at most.
-MOST = 2500
 
 
 class StepClock(Callback):
-    """Seconds for a step, from the second step after an evaluation to the last before the next."""
+    """Seconds for a step, from the first after an evaluation to the last but one before the next, and for those."""
 
     def __init__(self, device: torch.device) -> None:
-        self.device, self.every, self.began, self.seconds = device, 1, 0.0, [0.0]
+        self.device, self.every, self.began, self.ended = device, 1, 0.0, 0.0
+        self.steps: list[float] = []
+        self.gaps: list[float] = []
 
     def on_start(self, state: TrainState, config: TrainConfig) -> None:
         """Forget what was before."""
-        self.every, self.seconds = config.eval_every, []
+        self.every, self.steps, self.gaps = config.eval_every, [], []
 
     def on_step(self, state: TrainState) -> None:
         """Note the time where it begins and ends."""
         within = state.step % self.every
         if within == 1:
             self.began = self._now()
+            if self.steps:
+                self.gaps.append(self.began - self.ended)
         elif within == self.every - 1:
-            self.seconds.append((self._now() - self.began) / (self.every - 2))
+            self.ended = self._now()
+            self.steps.append((self.ended - self.began) / (self.every - 2))
 
     def _now(self) -> float:
         if self.device.type == "cuda":
@@ -67,14 +72,20 @@ class StepClock(Callback):
     @property
     def step(self) -> float:
         """The median; the first half, in which a step is captured, does not count."""
-        return statistics.median(self.seconds[len(self.seconds) // 2 :])
+        return statistics.median(self.steps[len(self.steps) // 2 :])
+
+    @property
+    def evaluation(self) -> float:
+        """The same, with the two steps that lie in a gap taken off."""
+        return max(0.0, statistics.median(self.gaps[len(self.gaps) // 2 :]) - 2 * self.step)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of a step for all seeds, and of everything but the steps."""
+    """Seconds of a step and of an evaluation for all seeds, and of everything else."""
 
     step: float
+    evaluation: float
     rest: float
 
 
@@ -127,10 +138,12 @@ class Timer:
         known = kind in self.costs
         if not known:
             self.costs[kind] = self._timed(plan, model, missing)
-        cost, steps = self.costs[kind], plan.train_config(model).steps
-        seconds = cost.rest + cost.step * steps
-        how = f"{steps} steps of {1e3 * cost.step:.3f} ms and {cost.rest:.1f} s" + (
-            ", as timed before" if known else ""
+        cost, config = self.costs[kind], plan.train_config(model)
+        evaluations = config.steps // config.eval_every
+        seconds = cost.step * config.steps + cost.evaluation * evaluations + cost.rest
+        how = (
+            f"{config.steps} steps of {1e3 * cost.step:.3f} ms, {evaluations} evaluations of "
+            f"{1e3 * cost.evaluation:.0f} ms and {cost.rest:.1f} s" + (", as timed before" if known else "")
         )
         print(f"    {plan.row.number:<24} {model:<10} {seconds:7.1f} s, seeds {len(missing)}, {how}", flush=True)
         return seconds
@@ -145,11 +158,9 @@ class Timer:
 
     def _timed(self, plan: BasePlan, model: Model, seeds: list[int]) -> Cost:
         recipe: Any = plan.recipe
-        batch, evaluations = plan.train_config(model).batch_size, recipe.evaluations
-        between = next(steps for size, steps in STEPS.items() if batch <= size)
-        steps = evaluations * max(3, min(between, MOST // evaluations))
+        steps = EVALUATIONS * next(few for size, few in STEPS.items() if plan.train_config(model).batch_size <= size)
         changes = {name: steps for name in ("steps", "plain_steps") if getattr(recipe, name, None)}
-        short = replace(plan, recipe=replace(recipe, **changes))
+        short = replace(plan, recipe=replace(recipe, evaluations=EVALUATIONS, **changes))
         source = plan.starts_from(model)
         starts = None
         if source is not None:
@@ -158,7 +169,9 @@ class Timer:
         clock, begin = StepClock(self.device), time.monotonic()
         folder = self._folder(plan, model)
         train_model(short, model, seeds, device=self.device, folder=folder, callback=clock, starts=starts)
-        return Cost(clock.step, max(0.0, time.monotonic() - begin - clock.step * short.train_config(model).steps))
+        seconds, config = time.monotonic() - begin, short.train_config(model)
+        timed = clock.step * config.steps + clock.evaluation * (config.steps // config.eval_every)
+        return Cost(clock.step, clock.evaluation, max(0.0, seconds - timed))
 
     def _folder(self, plan: BasePlan, model: Model) -> Path:
         return self.folder / plan.model_hashes[model]
