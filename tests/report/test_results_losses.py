@@ -115,6 +115,20 @@ def test_panels_show_content_and_style_precisions_and_the_detail_over_time(recei
     assert similarities.count("<polyline") == 4 and "AnInfoNCE, positives from 0 to 1.5" in similarities
 
 
+def test_precisions_of_turned_codes_are_marked_where_training_ends() -> None:
+    experiment = find("aninfonce/figure3")
+    row = experiment.row("C")
+    assert isinstance(row, LossRow)
+    charts = []
+    for config in ({}, {"aninfonce": {"turned": {"n": 8}}}):
+        receipt = made_up(row, 0, experiment=experiment.id, config=config)
+        block = next(one.main for one in gather([receipt]).sections if one.experiment.id == experiment.id)
+        charts.append(next(chart for title, chart in panels(block) if title.startswith("Λ̂ over time")))
+    plain, turned = charts
+    assert "turned to their axes" not in plain and "turned to their axes" in turned
+    assert turned.count("<circle") == plain.count("<circle") + 10
+
+
 def test_the_page_has_it_and_survives_strange_receipts(receipts: list[Receipt]) -> None:
     page = results_page(gather(receipts))
     section = page.split('id="aninfonce-figure2"')[1].split("</section>")[0]

@@ -270,6 +270,7 @@ def _over_time(result: RowResult) -> list[Curve]:
                 losses.append(Line("minimum", ((points[0][0], floor), (points[-1][0], floor)), "dashed"))
         for name, kind in (("precision", "line"), ("precision 2", "dashed")):
             entries += [Line("", line, kind) for line in _entries_by_step(receipt, model, name)]
+        entries += _turned_precisions(receipt, model, entries)
     entries += _true_precisions(result.row, entries)
     found = (
         Curve(f"R² over time, {where}", "step", "R²", tuple(scores)),
@@ -286,6 +287,17 @@ def _true_precisions(row: Entry, entries: Sequence[Line]) -> list[Line]:
     ends = min(line.points[0][0] for line in entries), max(line.points[-1][0] for line in entries)
     levels = sorted(set(row.optima[0]))
     return [Line("Λ" if k == 0 else "", ((ends[0], v), (ends[1], v)), "dashed") for k, v in enumerate(levels)]
+
+
+def _turned_precisions(receipt: Receipt, model: Model, entries: Sequence[Line]) -> list[Line]:
+    """The Λ̂ of codes that were turned after the training, at its end, where lines stop at those before the turn."""
+    settings: Any = receipt.config.get(model)
+    if not entries or not isinstance(settings, Mapping) or not settings.get("turned"):
+        return []
+    end = max(line.points[-1][0] for line in entries)
+    values = receipt.per_dimension.get(model, {}).get("precision", [])
+    found = tuple((end, value) for value in values if value is not None and is_number(value))
+    return [Line("turned to their axes", found, "dots")] if found else []
 
 
 def _has_blocks(result: RowResult) -> bool:
