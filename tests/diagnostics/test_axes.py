@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -178,6 +179,15 @@ def test_a_run_is_turned_and_the_old_one_stays(run: tuple[TrainingRun, idt.PairP
     left = precision_standard_errors(process, turned, turned.objective, n=512, batches=32)
     steps = zip(left.to_minimum, left.standard_error, strict=True)
     assert all(abs(step) < 0.2 * error for step, error in steps)
+
+
+def test_a_turned_run_can_be_saved(run: tuple[TrainingRun, idt.PairProcess], tmp_path: Path) -> None:
+    old, process = run
+    turned = turn_to_axes(old, process, n=64, batches=4, rounded=True)
+    turned.save(tmp_path / "turned.safetensors")
+    loaded, x = idt.load(tmp_path / "turned.safetensors"), process.sample(8, 0).x
+    assert torch.equal(loaded(x), turned(x)) and not torch.allclose(loaded(x), old(x), atol=0.1)
+    assert torch.equal(loaded.objective.similarity.precision, turned.objective.similarity.precision)  # type: ignore[union-attr]
 
 
 def test_the_batch_of_the_training_unless_given(run: tuple[TrainingRun, idt.PairProcess]) -> None:

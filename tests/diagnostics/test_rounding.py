@@ -130,6 +130,7 @@ def test_a_run_is_made_round_and_turned(run: tuple[TrainingRun, idt.PairProcess]
     assert isinstance(objective, idt.InfoNCE) and isinstance(objective.similarity, idt.Anisotropic)
     assert objective.similarity.precision.tolist() == pytest.approx(axes.precision, rel=1e-3)
     torch.testing.assert_close(new(z), axes.turn(old(z)), atol=1e-3, rtol=0)
+    assert torch.equal(axes.turn(torch.zeros(1, axes.rotation.shape[0])), torch.zeros(1, axes.rotation.shape[0]))
 
 
 def test_codes_on_a_cap_get_a_warning() -> None:

@@ -86,6 +86,45 @@ def test_load_gives_a_model_ready_to_use(parts: Any, tmp_path: Path) -> None:
     assert not loaded.encoder.training
 
 
+def test_a_run_is_saved_as_it_is_now(parts: Any, tmp_path: Path) -> None:
+    run = train(*parts(), SMALL, quiet=True)
+    with torch.no_grad():
+        next(run.encoder.parameters()).mul_(2.0)  # what training never saw
+    file = tmp_path / "models" / "doubled.safetensors"
+    run.save(file)
+    run.save(str(file))  # a model takes the place of an older one
+    loaded, x = idt.load(file), torch.randn(5, 2)
+    assert torch.equal(loaded(x), run(x))
+    assert torch.equal(weights(loaded.objective), weights(run.objective))
+    assert (loaded.config, loaded.history, loaded.step, loaded.seed) == (run.config, run.history, 40, 0)
+    assert (loaded.seconds, loaded.path) == (run.seconds, file) and not loaded.encoder.training
+    assert [path.name for path in file.parent.iterdir()] == [file.name], "nothing is left beside it"
+
+
+def test_training_does_not_go_on_from_a_saved_model(parts: Any, tmp_path: Path) -> None:
+    train(*parts(), SMALL, quiet=True).save(tmp_path / "checkpoint.safetensors")
+    with pytest.raises(CheckpointError, match="without the state of its training"):
+        train(*parts(), SMALL, out=tmp_path, resume=True, quiet=True)
+    assert idt.load(tmp_path).step == 40
+
+
+def test_what_is_there_is_not_lost_by_saving(parts: Any, tmp_path: Path) -> None:
+    run = train(*parts(), SMALL, out=tmp_path, quiet=True)
+    foreign = tmp_path / "foreign.safetensors"
+    foreign.write_bytes(b"something else")
+    for path, words in (
+        (checkpoint_path(tmp_path), "from which training can go on"),
+        (foreign, "not a complete safetensors file"),
+        (tmp_path, r"ends in \.safetensors"),
+        (tmp_path / "checkpoint.safetensors" / "x.safetensors", "cannot be written"),
+    ):
+        before = checkpoint_path(tmp_path).read_bytes(), foreign.read_bytes()
+        with pytest.raises(CheckpointError, match=words):
+            run.save(path)
+        assert before == (checkpoint_path(tmp_path).read_bytes(), foreign.read_bytes())
+    train(*parts(), SMALL, out=tmp_path, resume=True, quiet=True)
+
+
 def test_a_run_in_float64_is_loaded_in_float64(parts: Any, tmp_path: Path) -> None:
     process, encoder, objective = parts()
     process = process.to(dtype=torch.float64)

@@ -123,7 +123,7 @@ def turn_to_axes(
 
     ``n`` is the batch of the training unless given. R² stays as it is (nearly so for ``rounded`` codes), MCC rises
     where neighbours were still turned against each other. The history, and with it ``run.scores``, is that of training:
-    call :func:`identica.evaluate` again. The copy has no ``path``, as no checkpoint has its weights.
+    call :func:`identica.evaluate` again. The copy has no ``path``, as no checkpoint has its weights; ``save`` does it.
 
     The encoder needs a method ``turn(rotation)``, which those of identica have; codes on a sphere, or unbounded. For
     ``rounded`` codes it needs ``stretch(matrix)``, too, and they are on a sphere.
@@ -212,7 +212,8 @@ def _checked_rounding(codes: Tensor) -> Tensor:
 def _rounded(codes: Tensor, rounding: Tensor) -> Tensor:
     """W h with the length of h."""
     mapped = codes @ rounding.T.to(codes)
-    return mapped * (codes.norm(dim=-1, keepdim=True) / mapped.norm(dim=-1, keepdim=True))
+    least = torch.finfo(mapped.dtype).tiny  # a code of 0 stays 0
+    return mapped * (codes.norm(dim=-1, keepdim=True) / mapped.norm(dim=-1, keepdim=True).clamp_min(least))
 
 
 def _all_rounded(codes: Codes, rounding: Tensor) -> Codes:

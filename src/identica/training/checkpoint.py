@@ -15,7 +15,7 @@ import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -26,15 +26,20 @@ from identica._version import __version__
 from identica.training.config import TrainConfig
 from identica.training.state import Record, TrainState, describe
 
+if TYPE_CHECKING:
+    from identica.training.run import TrainingRun
+
 FORMAT = "identica-checkpoint"
-#: 1: one run; 2: several that are trained together. A file says which it is.
-FORMAT_VERSION = 2
+#: 1: one run; 2: several that are trained together; 3: a model alone, which cannot be trained on. A file says which.
+FORMAT_VERSION = 3
 FILE_NAME = "checkpoint.safetensors"
-#: What the header of a checkpoint always holds.
-_KEYS = (
-    *("config", "started_with", "encoder", "objective", "optimizer", "seed", "device"),
-    *("step", "summed_steps", "seconds", "history"),
-)
+#: What the header of every file holds, and that of one from which a run goes on.
+_MODEL_KEYS = ("config", "encoder", "objective", "seed", "step", "seconds", "history")
+_KEYS = (*_MODEL_KEYS, "started_with", "optimizer", "device", "summed_steps")
+
+
+#: Tensors by name, and everything else as plain data.
+Run = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 class CheckpointError(ValueError):
@@ -101,47 +106,66 @@ def save_checkpoint(path: Path, states: Sequence[TrainState], config: TrainConfi
     Runs that are trained together share one file, so that it always holds all of them at the same step.
     """
     contents = [_content(state, config) for state in states]
-    data: dict[str, Any] = {"format": FORMAT, "format_version": 1 if len(contents) == 1 else 2}
     if len(contents) == 1:
-        tensors = contents[0][0]
-        data |= contents[0][1]
+        _write(path, 1, *contents[0])
     else:
         tensors = {f"{k}.{name}": value for k, (part, _) in enumerate(contents) for name, value in part.items()}
-        data["runs"] = [settings for _, settings in contents]
+        _write(path, 2, tensors, {"runs": [settings for _, settings in contents]})
+
+
+def save_model(path: Path, run: TrainingRun) -> None:
+    """Write a model without the state of its training. A checkpoint, which has more, and a foreign file stay."""
+    if path.suffix != ".safetensors":
+        raise CheckpointError(f"A model is saved in a file whose name ends in .safetensors, not in {str(path)!r}.")
+    if path.exists() and any(_can_go_on(data) for _, data in read_checkpoints(path)):
+        raise CheckpointError(f"{path} is a checkpoint, from which training can go on: save the model as another file.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, 3, *_model_content(run, run.config))
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be written ({error.strerror or error}): choose another file.") from error
+
+
+def _write(path: Path, version: int, tensors: dict[str, Tensor], data: dict[str, Any]) -> None:
+    header = {"format": FORMAT, "format_version": version, **data}
     # clone: safetensors refuses tensors that share memory, and views of larger ones.
     own = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    write_atomically(path, to_bytes(own, {FORMAT: json.dumps(data)}))
+    write_atomically(path, to_bytes(own, {FORMAT: json.dumps(header)}))
 
 
-def _content(state: TrainState, config: TrainConfig) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """One run's tensors, and everything else of it as plain data."""
-    optimizer, groups = _flat_optimizer(state.optimizer)
+def _model_content(model: TrainState | TrainingRun, config: TrainConfig) -> Run:
+    """A model's tensors, and everything else of it as plain data."""
     tensors = {
-        **{f"encoder.{k}": v for k, v in state.encoder.state_dict().items()},
-        **{f"objective.{k}": v for k, v in state.objective.state_dict().items()},
-        **{f"optimizer.{k}": v for k, v in optimizer.items()},
-        "generator": state.generator.get_state(),
-        "sums": state.sums,
+        **{f"encoder.{k}": v for k, v in model.encoder.state_dict().items()},
+        **{f"objective.{k}": v for k, v in model.objective.state_dict().items()},
     }
     data = {
         "versions": {"identica": __version__, "torch": torch.__version__},
         "config": config.to_dict(),
-        "started_with": state.started_with,
-        "encoder": describe(state.encoder),
-        "objective": describe(state.objective),
-        "optimizer": groups,
-        "seed": state.seed,
-        "device": state.device.type,
-        "step": state.step,
-        "summed_steps": state.summed_steps,
-        "seconds": state.seconds,
-        "history": [dataclasses.asdict(record) for record in state.history],
-        "diverged": state.diverged,
+        "encoder": describe(model.encoder),
+        "objective": describe(model.objective),
+        "seed": model.seed,
+        "step": model.step,
+        "seconds": model.seconds,
+        "history": [dataclasses.asdict(record) for record in model.history],
+        "diverged": model.diverged,
     }
     return tensors, data
 
 
-Run = tuple[dict[str, Tensor], dict[str, Any]]
+def _content(state: TrainState, config: TrainConfig) -> Run:
+    """The same of a run that goes on, with all that it needs for that."""
+    tensors, data = _model_content(state, config)
+    optimizer, groups = _flat_optimizer(state.optimizer)
+    tensors |= {f"optimizer.{k}": v for k, v in optimizer.items()}
+    tensors |= {"generator": state.generator.get_state(), "sums": state.sums}
+    data |= {
+        "started_with": state.started_with,
+        "optimizer": groups,
+        "device": state.device.type,
+        "summed_steps": state.summed_steps,
+    }
+    return tensors, data
 
 
 def read_checkpoint(path: Path, seed: int | None = None) -> Run:
@@ -180,12 +204,19 @@ def read_checkpoints(path: Path) -> list[Run]:
             "upgrade identica."
         )
     if "runs" not in data:
-        return [_checked(path, tensors, data)]
-    return [_checked(path, _under(tensors, f"{k}."), run) for k, run in enumerate(data["runs"])]
+        return [_checked(path, tensors, data, version)]
+    return [_checked(path, _under(tensors, f"{k}."), run, version) for k, run in enumerate(data["runs"])]
 
 
-def _checked(path: Path, tensors: dict[str, Tensor], data: dict[str, Any]) -> Run:
-    missing = [key for key in _KEYS if key not in data] + [key for key in ("generator", "sums") if key not in tensors]
+def _can_go_on(data: Mapping[str, Any]) -> bool:
+    """Whether there is more than a model: the state of its training."""
+    return "optimizer" in data
+
+
+def _checked(path: Path, tensors: dict[str, Tensor], data: dict[str, Any], version: int) -> Run:
+    whole = version < 3
+    missing = [key for key in (_KEYS if whole else _MODEL_KEYS) if key not in data]
+    missing += [key for key in ("generator", "sums") if whole and key not in tensors]
     try:
         TrainConfig(**data.get("config", {}))
         [Record(**record) for record in data.get("history", [])]
@@ -210,6 +241,11 @@ def restore(path: Path, states: Sequence[TrainState], config: TrainConfig) -> No
 
 def _restore(path: Path, state: TrainState, run: Run, config: TrainConfig) -> None:
     tensors, data = run
+    if not _can_go_on(data):
+        raise CheckpointError(
+            f"{path} holds a model that was saved without the state of its training, so training cannot go on from it. "
+            "Use identica.load for the model, or another output folder for a new run."
+        )
     differences = config.differences(data["config"])
     if state.seed != data["seed"]:
         differences.append(f"seed was {data['seed']} and is now {state.seed}")

@@ -23,7 +23,7 @@ def load(
     objective: Objective | None = None,
     seed: int | None = None,
 ) -> TrainingRun:
-    """A trained model from a checkpoint file or its run's folder, on the CPU, ready to use.
+    """A trained model from a checkpoint, its run's folder or a file that ``run.save`` wrote, on the CPU, ready to use.
 
     An encoder or objective of your own class cannot be rebuilt from a file: pass one of the same
     architecture, and the saved weights are loaded into it. Weights keep the precision that they were trained in.

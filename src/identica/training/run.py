@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from identica.objectives import Objective
+from identica.training.checkpoint import save_model
 from identica.training.config import TrainConfig
 from identica.training.state import Record
 
@@ -38,6 +40,15 @@ class TrainingRun:
     def __call__(self, x: Tensor) -> Tensor:
         """The codes of the observations ``x: (n, ...)``."""
         return self.encoder(x)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as it is now into one ``.safetensors`` file, which :func:`identica.load` reads.
+
+        For a run without ``out=``, or one whose codes were turned since. Training cannot go on from that file; for that
+        there are the checkpoints in ``out``, which are not overwritten. An older model there is replaced when the new
+        one is whole.
+        """
+        save_model(Path(path), self)
 
     @property
     def scores(self) -> dict[str, float]:
