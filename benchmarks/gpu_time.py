@@ -39,6 +39,8 @@ from identica.training import Callback, TrainConfig, TrainState
 #: to be done with soon.
 EVALUATIONS = 6
 STEPS = {4096: 100, 16_384: 12, 65_536: 6, 2**62: 3}
+#: Settings of a training that a step takes equally long with.
+FREE = ("steps", "eval_every", "checkpoint_every", "lr", "similarity_lr", "similarity_after")
 
 
 class StepClock(Callback):
@@ -152,9 +154,9 @@ class Timer:
     def _kind(plan: BasePlan, model: Model, seeds: int) -> Hashable:
         """All that decides how long a model takes, and more."""
         encoder: Any = plan.encoder(model, 0)
-        config = {key: value for key, value in plan.train_config(model).to_dict().items() if "lr" not in key}
+        config = {key: value for key, value in plan.train_config(model).to_dict().items() if key not in FREE}
         described = json.dumps([encoder.to_dict(), config], sort_keys=True, default=str)
-        return type(plan), model, plan.loss_label(model), seeds, described
+        return type(plan), model, plan.loss_label(model), seeds, described, getattr(plan.recipe, "turned", False)
 
     def _timed(self, plan: BasePlan, model: Model, seeds: list[int]) -> Cost:
         recipe: Any = plan.recipe
