@@ -5,9 +5,10 @@
 
 Receipts hold seconds, but most were written while other experiments ran on the same GPU. Here every model is trained,
 evaluated and measured as ``identica reproduce`` does, all seeds together, for a small part of its steps. What a step
-and what an evaluation takes is measured apart from all else, and counted as often as the recipe has them. Models that
-differ in nothing that costs time are timed once, and the compiling of kernels is counted with each. VAEs are trained in
-full; what needs no training is computed for one seed. Prints seconds and says how they come about.
+and what an evaluation takes (with a checkpoint, where one is due) is measured apart from all else, and counted as often
+as the recipe has them. Models that differ in nothing that costs time are timed once, and the compiling of kernels is
+counted with each. VAEs are trained in full; what needs no training is computed for one seed. Prints seconds and says
+how they come about.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 import torch
 
+from identica.experiments import find
 from identica.experiments.budgets import find_budget
 from identica.experiments.catalogue import Experiment, Model, catalogue
 from identica.experiments.mnist.plan import MnistPlan
@@ -35,10 +37,9 @@ from identica.experiments.running.starts import find_start
 from identica.experiments.running.supplies import Supplies, data_folder
 from identica.training import Callback, TrainConfig, TrainState
 
-#: Evaluations of a timed run, and steps between two of them for batches up to a size: enough to be timed, few enough
-#: to be done with soon.
-EVALUATIONS = 6
-STEPS = {4096: 100, 16_384: 12, 65_536: 6, 2**62: 3}
+#: For batches up to a size the evaluations of a timed run and the steps between two of them: enough to be timed, few
+#: enough to be done with soon, and such that plans write their checkpoints where they evaluate.
+SHORT = {8192: (6, 100), 16_384: (10, 8), 65_536: (10, 4), 2**62: (10, 3)}
 #: Settings of a training that a step takes equally long with.
 FREE = ("steps", "eval_every", "checkpoint_every", "lr", "similarity_lr", "similarity_after")
 
@@ -154,15 +155,18 @@ class Timer:
     def _kind(plan: BasePlan, model: Model, seeds: int) -> Hashable:
         """All that decides how long a model takes, and more."""
         encoder: Any = plan.encoder(model, 0)
+        objective: Any = plan.objective(model)
         config = {key: value for key, value in plan.train_config(model).to_dict().items() if key not in FREE}
-        described = json.dumps([encoder.to_dict(), config], sort_keys=True, default=str)
-        return type(plan), model, plan.loss_label(model), seeds, described, getattr(plan.recipe, "turned", False)
+        described = json.dumps([encoder.to_dict(), config, _switches(objective.to_dict())], sort_keys=True, default=str)
+        pairs = getattr(plan.row, "precisions", None)
+        return type(plan), model, plan.loss_label(model), seeds, described, pairs, getattr(plan.recipe, "turned", False)
 
     def _timed(self, plan: BasePlan, model: Model, seeds: list[int]) -> Cost:
         recipe: Any = plan.recipe
-        steps = EVALUATIONS * next(few for size, few in STEPS.items() if plan.train_config(model).batch_size <= size)
-        changes = {name: steps for name in ("steps", "plain_steps") if getattr(recipe, name, None)}
-        short = replace(plan, recipe=replace(recipe, evaluations=EVALUATIONS, **changes))
+        batch = plan.train_config(model).batch_size
+        evaluations, between = next(short for size, short in SHORT.items() if batch <= size)
+        changes = {name: evaluations * between for name in ("steps", "plain_steps") if getattr(recipe, name, None)}
+        short = replace(plan, recipe=replace(recipe, evaluations=evaluations, **changes))
         source = plan.starts_from(model)
         starts = None
         if source is not None:
@@ -179,15 +183,25 @@ class Timer:
         return self.folder / plan.model_hashes[model]
 
 
+def _switches(data: Any) -> Any:
+    """An objective as plain data, of whose numbers it only matters whether they are 0."""
+    if isinstance(data, dict):
+        return {name: _switches(value) for name, value in data.items()}
+    if isinstance(data, list):
+        return [_switches(value) for value in data]
+    return data != 0.0 if isinstance(data, float) else data
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--experiments", help="ids, separated by commas; all of paper B unless given")
     parser.add_argument("--budget", default="fast")
     options = parser.parse_args()
     device = choose_device("auto")
-    chosen = [experiment for experiment in catalogue() if experiment.id.startswith("aninfonce/")]
     if options.experiments:
-        chosen = [experiment for experiment in chosen if experiment.id in options.experiments.split(",")]
+        chosen = [find(name) for name in options.experiments.split(",")]
+    else:
+        chosen = [experiment for experiment in catalogue() if experiment.id.startswith("aninfonce/")]
     # The largest first: Figure 4 takes its points over from Figure 9, with three seeds.
     chosen.sort(key=lambda experiment: experiment.id != "aninfonce/figure9")
     total, data = 0.0, data_folder(None)

@@ -137,8 +137,9 @@ def test_codes_on_a_cap_get_a_warning() -> None:
     def on_a_cap(x: Tensor) -> Tensor:
         return unit(0.5 * x + torch.tensor([0.0, 0.0, 1.0]))
 
-    with pytest.warns(UserWarning, match="stretched .* times as much .* folding"):
+    with pytest.warns(UserWarning, match="stretched .* times as much .* folding") as warned:
         best_axes(pairs(), on_a_cap, loss(), n=128, batches=8, rounded=True)
+    assert {str(warning.filename) for warning in warned} == {__file__}, "it names the line that asked for axes"
 
 
 def test_errors_are_sentences(run: tuple[TrainingRun, idt.PairProcess]) -> None:

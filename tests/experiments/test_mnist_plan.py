@@ -119,6 +119,10 @@ def test_a_recipe_says_what_is_seen_of_pixels() -> None:
         assert isinstance(sharp, ResidualEncoder) and sharp.whiten is not None
         assert (sharp.whiten.power, sharp.log_odds) == (0.5, 1e-12)
         assert plan(number, "fast", "cpu").encoder("aninfonce", 0).to_dict() == sharp.to_dict()
+    trainings = [plan(number, "fast", "cuda").train_config("aninfonce") for number in ("C", "D")]
+    assert [(one.steps, one.batch_size) for one in trainings] == [(4000, 16_384), (6000, 16_384)], "Λ to 50, to 200"
+    others = [plan(number, "fast", "cuda").train_config("infonce") for number in ("C", "D")]
+    assert {(one.steps, one.batch_size) for one in others} == {(4000, 4096)}
     views = MNIST_VIEWS.plan(MNIST_VIEWS.rows[0], "fast", "cuda").encoder("aninfonce", 0)
     assert isinstance(views, ResidualEncoder) and views.whiten is None and views.log_odds == 0.0
 

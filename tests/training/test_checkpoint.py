@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import identica as idt
-from identica.training import Callback, CheckpointError, TrainState, train
+from identica.training import Callback, CheckpointError, TrainState, train, train_many
 from identica.training import checkpoint as checkpoint_module
 from identica.training.checkpoint import FORMAT, checkpoint_path, read_checkpoint
 from tests.training.conftest import SMALL
@@ -105,6 +105,9 @@ def test_training_does_not_go_on_from_a_saved_model(parts: Any, tmp_path: Path) 
     train(*parts(), SMALL, quiet=True).save(tmp_path / "checkpoint.safetensors")
     with pytest.raises(CheckpointError, match="without the state of its training"):
         train(*parts(), SMALL, out=tmp_path, resume=True, quiet=True)
+    both = zip(*(parts() for _ in range(2)), strict=True)
+    with pytest.raises(CheckpointError, match="without the state of its training"):
+        train_many(*both, SMALL, seeds=[0, 1], out=tmp_path, resume=True, quiet=True)
     assert idt.load(tmp_path).step == 40
 
 
@@ -112,10 +115,13 @@ def test_what_is_there_is_not_lost_by_saving(parts: Any, tmp_path: Path) -> None
     run = train(*parts(), SMALL, out=tmp_path, quiet=True)
     foreign = tmp_path / "foreign.safetensors"
     foreign.write_bytes(b"something else")
+    folder = tmp_path / "folder.safetensors"
+    folder.mkdir()
     for path, words in (
         (checkpoint_path(tmp_path), "from which training can go on"),
         (foreign, "not a complete safetensors file"),
-        (tmp_path, r"ends in \.safetensors"),
+        (tmp_path / "model.pt", r"ends in \.safetensors; .* is another name"),
+        (folder, r"ends in \.safetensors; .* is a folder"),
         (tmp_path / "checkpoint.safetensors" / "x.safetensors", "cannot be written"),
     ):
         before = checkpoint_path(tmp_path).read_bytes(), foreign.read_bytes()

@@ -121,7 +121,8 @@ def turn_to_axes(
 ) -> TrainingRun:
     """A copy of a run of AnInfoNCE whose codes are turned to their :func:`best_axes`, with the Λ̂ found there.
 
-    ``n`` is the batch of the training unless given. R² stays as it is (nearly so for ``rounded`` codes), MCC rises
+    ``n`` is the batch of the training unless given. How well the batches determine the axes is not asked, which takes
+    half as long again: ``best_axes`` does, and warns. R² stays as it is (nearly so for ``rounded`` codes), MCC rises
     where neighbours were still turned against each other. The history, and with it ``run.scores``, is that of training:
     call :func:`identica.evaluate` again. The copy has no ``path``, as no checkpoint has its weights; ``save`` does it.
 
@@ -204,7 +205,7 @@ def _checked_rounding(codes: Tensor) -> Tensor:
             f"To be round, codes must be stretched {float(values[-1] / values[0]):.1f} times as much in one direction "
             "as in another: they are not the latents up to small errors. Look at R², and at folding(codes): they may "
             "be on a part of the sphere.",
-            stacklevel=3,
+            stacklevel=4,
         )
     return rounding
 
@@ -245,7 +246,7 @@ def _best_stretch(codes: list[Codes], objective: InfoNCE) -> tuple[Tensor, float
     options = {"gtol": 1e-7, "ftol": 1e-14, "maxiter": 500, "maxfun": 1000}
     found = minimize(value_and_slope, unit, jac=True, method="L-BFGS-B", options=options)
     if not found.success:
-        warnings.warn(f"The search for axes stopped before the minimum of the loss: {found.message}.", stacklevel=3)
+        warnings.warn(f"The search for axes stopped before the minimum of the loss: {found.message}.", stacklevel=4)
     return _symmetric(found.x, dim), float(found.fun)
 
 

@@ -115,8 +115,9 @@ def save_checkpoint(path: Path, states: Sequence[TrainState], config: TrainConfi
 
 def save_model(path: Path, run: TrainingRun) -> None:
     """Write a model without the state of its training. A checkpoint, which has more, and a foreign file stay."""
-    if path.suffix != ".safetensors":
-        raise CheckpointError(f"A model is saved in a file whose name ends in .safetensors, not in {str(path)!r}.")
+    if path.suffix != ".safetensors" or path.is_dir():
+        kind = "a folder" if path.is_dir() else "another name"
+        raise CheckpointError(f"A model is saved in a file whose name ends in .safetensors; {str(path)!r} is {kind}.")
     if path.exists() and any(_can_go_on(data) for _, data in read_checkpoints(path)):
         raise CheckpointError(f"{path} is a checkpoint, from which training can go on: save the model as another file.")
     try:
@@ -230,6 +231,11 @@ def _checked(path: Path, tensors: dict[str, Tensor], data: dict[str, Any], versi
 def restore(path: Path, states: Sequence[TrainState], config: TrainConfig) -> None:
     """Bring the states to the moment the checkpoint was written. Refuses runs with other settings."""
     runs = read_checkpoints(path)
+    if not all(_can_go_on(data) for _, data in runs):
+        raise CheckpointError(
+            f"{path} holds a model that was saved without the state of its training, so training cannot go on from it. "
+            "Use identica.load for the model, or another output folder for a new run."
+        )
     if len(runs) != len(states):
         raise CheckpointError(
             f"The checkpoint at {path} holds {len(runs)} runs that were trained together, not {len(states)}. "
@@ -241,11 +247,6 @@ def restore(path: Path, states: Sequence[TrainState], config: TrainConfig) -> No
 
 def _restore(path: Path, state: TrainState, run: Run, config: TrainConfig) -> None:
     tensors, data = run
-    if not _can_go_on(data):
-        raise CheckpointError(
-            f"{path} holds a model that was saved without the state of its training, so training cannot go on from it. "
-            "Use identica.load for the model, or another output folder for a new run."
-        )
     differences = config.differences(data["config"])
     if state.seed != data["seed"]:
         differences.append(f"seed was {data['seed']} and is now {state.seed}")

@@ -57,8 +57,8 @@ def _figure2() -> Iterator[LossRow]:
         theory="promises",
         published={"aninfonce": Published(99.76, seeds=1)},
         recipes={"fast": {"steps": 10_000, "turned": True}},
-        note="all precisions differ, so that single factors are promised; with the budget fast AnInfoNCE has 10,000 "
-        "steps, and its codes are made round and turned to their axes then",
+        note="all precisions differ, so that single factors are promised; with the budget fast both losses have 10,000 "
+        "steps, and AnInfoNCE's codes are made round and turned to their axes then",
     )
     for loss in _SWEEP:
         name = "learned" if loss.learned else f"{loss.temperature:g}"
