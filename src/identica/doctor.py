@@ -38,7 +38,6 @@ CORE = {
     "rich>=13": "rich",
     "jinja2>=3.1": "jinja2",
     "safetensors>=0.4": "safetensors",
-    "threadpoolctl>=3.1": "threadpoolctl",
 }
 EXTRAS = {
     "images": {"pillow>=10": "PIL", "faiss-cpu>=1.8": "faiss"},
