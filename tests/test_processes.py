@@ -531,8 +531,9 @@ class TestEnsemble:
 def test_hard_negatives_closer_than_positives_are_warned_of() -> None:
     close = idt.Conditional(idt.FisherBingham, precision=(50.0, 5.0, 5.0))
     pairs = idt.Conditional(idt.FisherBingham, precision=(20.0, 20.0, 20.0))
-    with pytest.warns(UserWarning, match="in the coordinates 0 Λ⁻ is not below Λ⁺"):
+    with pytest.warns(UserWarning, match="in coordinate 0 Λ⁻ is not below Λ⁺") as warned:
         process = idt.PairProcess(idt.SphereUniform(3), pairs, negative_conditional=close, negatives_per_anchor=2)
+    assert warned[0].filename == __file__, "it names the line that made the process"
     for wide, tight in ((vmf(5.0), close), (vmf(5.0), vmf(5.0))):
         with pytest.warns(UserWarning, match="Λ⁻ is not below Λ⁺"):
             idt.PairProcess(idt.SphereUniform(3), wide, negative_conditional=tight, negatives_per_anchor=2)

@@ -70,7 +70,7 @@ def test_hard_negatives_count_by_the_difference() -> None:
     )
     assert promise(process).level == "permutation"
     above = idt.Conditional(idt.FisherBingham, precision=(4.0, 10.0))
-    with pytest.raises(ValueError, match="in the coordinates 1 Λ⁻ is not below Λ⁺"):
+    with pytest.raises(ValueError, match="in coordinate 1 Λ⁻ is not below Λ⁺"):
         promise(pairs(9.0, 9.0, negative_conditional=above, negatives_per_anchor=2))
 
 

@@ -31,9 +31,9 @@ def test_one_number_stands_for_all_and_von_mises_fisher_has_one() -> None:
 
 
 def test_sentences() -> None:
-    with pytest.raises(ValueError, match=r"in the coordinates 1, 2 Λ⁻ is not below Λ⁺.*\[4.0, 0.0, -5.0\]"):
+    with pytest.raises(ValueError, match=r"in coordinates 1, 2 Λ⁻ is not below Λ⁺.*\[4.0, 0.0, -5.0\]"):
         ratio_precision(pairs(5.0, 10.0, 20.0), pairs(1.0, 10.0, 25.0), 3)
-    with pytest.raises(ValueError, match="precision of 0 in the coordinates 0 say nothing"):
+    with pytest.raises(ValueError, match="precision of 0 in coordinate 0 say nothing of it"):
         ratio_precision(pairs(0.0, 1.0), None, 2)
     with pytest.raises(ValueError, match="have a precision"):
         precision_of(idt.Conditional(idt.ProjectedNormal, scale=0.1), 3)

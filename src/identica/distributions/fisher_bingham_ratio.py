@@ -54,12 +54,16 @@ def ratio_precision(positive: Conditional, negative: Conditional | None, dim: in
     wrong = torch.nonzero(difference <= 0)[:, 0].tolist()
     if wrong and negative is not None:
         raise ValueError(
-            "Hard negatives must be farther from their anchors than positives are, but in the coordinates "
-            f"{', '.join(map(str, wrong))} Λ⁻ is not below Λ⁺, so that no positive Λ̂ matches Λ⁺ − Λ⁻ = "
+            "Hard negatives must be farther from their anchors than positives are, but in "
+            f"{_coordinates(wrong)} Λ⁻ is not below Λ⁺, so that no positive Λ̂ matches Λ⁺ − Λ⁻ = "
             f"{[round(value, 6) for value in difference.tolist()]}. Lower the precision of the negatives there."
         )
     if wrong:
         raise ValueError(
-            f"Pairs with a precision of 0 in the coordinates {', '.join(map(str, wrong))} say nothing of them."
+            f"Pairs with a precision of 0 in {_coordinates(wrong)} say nothing of {'them' if len(wrong) > 1 else 'it'}."
         )
     return difference
+
+
+def _coordinates(wrong: list[int]) -> str:
+    return f"coordinate{'s' if len(wrong) > 1 else ''} {', '.join(map(str, wrong))}"

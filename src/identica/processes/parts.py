@@ -195,4 +195,4 @@ def warn_of_close_negatives(conditional: ConditionalLike, negative: ConditionalL
         try:
             ratio_precision(*both, dim)  # type: ignore[arg-type]
         except ValueError as error:
-            warnings.warn(str(error), stacklevel=4)
+            warnings.warn(str(error), stacklevel=3)
