@@ -166,7 +166,7 @@ class _Found:
 def _found(
     process: Process, encoder: Encode, objective: InfoNCE, n: int, batches: int, seed: int, rounded: bool
 ) -> _Found:
-    """The search itself, of which standard errors are no part: they take as long again."""
+    """The search itself, of which standard errors are no part: they take half as long again."""
     similarity = checked_similarity(process, objective)
     if rounded:
         _check_uniform(process)
