@@ -174,7 +174,7 @@ class Timer:
             starts = {seed: start for seed, start in found.items() if start is not None}
         clock, begin = StepClock(self.device), time.monotonic()
         folder = self._folder(plan, model)
-        train_model(short, model, seeds, device=self.device, folder=folder, callback=clock, starts=starts)
+        train_model(short, model, seeds, device=self.device, folder=folder, callbacks=[clock], starts=starts)
         seconds, config = time.monotonic() - begin, short.train_config(model)
         timed = clock.step * config.steps + clock.evaluation * (config.steps // config.eval_every)
         return Cost(clock.step, clock.evaluation, max(0.0, seconds - timed))

@@ -232,7 +232,7 @@ def test_a_killed_run_goes_on_from_the_kept_weights(tmp_path: Path, monkeypatch:
     def watched(plan: Any, model: Any, seeds: Any, **rest: Any) -> Any:
         trained.append(model)
         if len(trained) == 4:
-            rest["callback"] = _PowerFails()
+            rest["callbacks"] = [_PowerFails()]
         return original(plan, model, seeds, **rest)
 
     monkeypatch.setattr(module, "train_model", watched)
@@ -258,7 +258,7 @@ def test_a_start_that_is_known_but_whose_weights_are_gone_is_trained_again(tmp_p
 
 def test_a_torn_checkpoint_does_not_take_the_weights_of_other_seeds_with_it(tmp_path: Path) -> None:
     one = plan(SMALL, "hard-4", "tiny")
-    settings: dict[str, Any] = {"device": torch.device("cpu"), "folder": tmp_path, "callback": Callback()}
+    settings: dict[str, Any] = {"device": torch.device("cpu"), "folder": tmp_path}
     train_model(one, "infonce", [0], **settings)
     before = find_start(tmp_path, 0)
     (tmp_path / "seeds-1").mkdir()

@@ -300,10 +300,10 @@ def test_a_resumed_run_has_the_whole_curve(tmp_path: Path) -> None:
     one = plan(FIGURE2, "3", "tiny")
     settings: dict[str, Any] = {"device": torch.device("cpu"), "folder": tmp_path / "run"}
     with pytest.raises(OSError, match="no power"):
-        train_model(one, "aninfonce", [0], callback=_Stop(), **settings)
-    resumed = train_model(one, "aninfonce", [0], callback=Callback(), **settings)[0]
+        train_model(one, "aninfonce", [0], callbacks=[_Stop()], **settings)
+    resumed = train_model(one, "aninfonce", [0], **settings)[0]
     settings["folder"] = tmp_path / "other"
-    straight = train_model(one, "aninfonce", [0], callback=Callback(), **settings)[0]
+    straight = train_model(one, "aninfonce", [0], **settings)[0]
     assert resumed.info["curve"] == straight.info["curve"] and len(resumed.info["curve"]["precision"]) == 3
     assert resumed.scores == straight.scores
 
@@ -317,7 +317,6 @@ def test_what_is_scored_is_the_turned_run(tmp_path: Path) -> None:
             [0],
             device=torch.device("cpu"),
             folder=tmp_path / str(yes),
-            callback=Callback(),
         )[0]
         for yes in (False, True)
     )
@@ -337,7 +336,7 @@ def test_codes_that_cannot_be_made_round_are_named_in_place_of_scores(
 
     monkeypatch.setattr("identica.experiments.aninfonce.plan.turn_to_axes", refuse)
     one = plan(FIGURE2, "linear", "tiny", turned=True)
-    place = {"device": torch.device("cpu"), "folder": tmp_path, "callback": Callback()}
+    place = {"device": torch.device("cpu"), "folder": tmp_path}
     result = train_model(one, "aninfonce", [0], **place)[0]  # type: ignore[arg-type]
     assert result.info["failed"] == "One may be lost." and result.scores == {}
 

@@ -26,7 +26,7 @@ from identica.experiments.running import supplies
 from identica.experiments.running.reproduce import reproduce
 from identica.experiments.running.runner import train_model
 from identica.experiments.running.supplies import Supplies, data_folder
-from identica.training import Callback, TrainState
+from identica.training import TrainState
 from identica.training.together import Together
 from tests.experiments.digits import TEST, TRAIN, write_digits
 from tests.experiments.tiny import TINY
@@ -217,7 +217,7 @@ def test_seeds_can_be_trained_as_one(changes: dict[str, Any], data: Path, tmp_pa
 @pytest.mark.filterwarnings("ignore:To be round")  # after so few steps they are not
 def test_whitened_pixels_and_turned_codes_are_scored(data: Path, tmp_path: Path) -> None:
     one = supplied("C", data, tmp_path / "out", **SHARP, batch_size=256, error_pairs=256)
-    settings: dict[str, Any] = {"device": torch.device("cpu"), "folder": tmp_path / "run", "callback": Callback()}
+    settings: dict[str, Any] = {"device": torch.device("cpu"), "folder": tmp_path / "run"}
     found = train_model(one, "aninfonce", [0], **settings)[0]
     assert found.failed is None and len(found.per_dimension["precision"]) == 10
     assert found.per_dimension["precision"] != found.info["curve"]["precision"][-1]  # the latter is from before
@@ -329,7 +329,7 @@ def test_on_real_digits_a_short_vae_uses_its_latents_and_its_images_can_be_inver
     given = Supplies(Path(REAL or ""), tmp_path, torch.device("cpu"))
     one = plan("C", "smoke", vae=vae, steps=150, batch_size=256, width=64, readout_images=4000).supplied(given)
     settings: dict[str, Any] = {"device": torch.device("cpu"), "folder": tmp_path / "run"}
-    result = train_model(one, "aninfonce", [0], callback=Callback(), **settings)[0]
+    result = train_model(one, "aninfonce", [0], **settings)[0]
     assert result.info["vae"]["loss"] < 160  # nats; an image costs about 550 before training
     assert sum(value > 0.1 for value in result.info["vae"]["divergence_per_latent"]) >= 8
     assert result.scores["r2"] > 0.5 and result.scores["knn_accuracy"] > 0.65

@@ -18,10 +18,11 @@ import pytest
 import torch
 
 from identica.cli.app import run
-from identica.experiments import find, read
+from identica.experiments import catalogue, find, find_all, read
 from identica.experiments.budgets import BUDGETS, Budget
 from identica.experiments.clica.plan import Plan
 from identica.experiments.running import seeds as training
+from identica.experiments.running import time_limit
 from identica.experiments.running.folders import RunFolders
 from identica.experiments.running.progress import TableProgress
 from identica.experiments.running.reproduce import reproduce
@@ -218,6 +219,11 @@ def test_the_catalogue_lists_experiments_and_rows(tmp_path: Path, capsys: pytest
         (["clica/table1", "--device", "cuda:99"], "The device 'cuda:99' cannot be used here"),
         (["clica/table1", "--out", "/proc/results", "--budget", "tiny"], "The folder /proc/results cannot hold"),
         (["clica/table1", "--out", __file__, "--budget", "tiny"], "is a file, and the results need a folder"),
+        (["clica/table1", "aninfonc"], "No such experiment 'aninfonc'. Did you mean 'aninfonce'?"),
+        (["clica", "--rows", "1"], "name one experiment alone, or leave the rows out"),
+        (["clica/table1", "--minutes", "0"], "minutes must be a number above 0, not 0.0"),
+        (["clica/table1", "--minutes", "nan"], "minutes must be a number above 0, not nan"),
+        (["clica/table1", "--minutes", "5", "--force"], "with a limit of time it might never end"),
     ],
 )
 def test_mistakes_are_sentences(
@@ -298,6 +304,84 @@ def test_ctrl_c_between_two_rows_loses_nothing(
     trained.clear()
     assert run(arguments) == 0
     assert [one.row for one in read(path)] == ["1", "1", "5", "5"] and trained.count("InfoNCE") == 2
+
+
+# A limit of time, and several experiments
+
+
+def test_after_some_minutes_it_stops_and_continues_to_the_same_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(time_limit, "time", clock)
+    arguments = ["reproduce", "clica/table1", "--rows", "5,7", "--seeds", "1", "--budget", "tiny", "--device", "cpu"]
+    arguments += ["--out", str(tmp_path)]
+    codes, said = [], []
+    while not codes or (codes[-1] and len(codes) < 9):
+        codes.append(run([*arguments, "--minutes", "0.1"]))  # six seconds are as many looks at the clock
+        said.append(capsys.readouterr())
+    # Two contrastive models of six steps and a supervised one of four, which both rows share: a call sees six of them,
+    # less one for each model that it begins with.
+    assert codes == [75, 75, 75, 0] and not any(out for out, _ in said[:-1])
+    advice = "rows are left. Run the same command again to continue."
+    assert [err.splitlines()[-1] for _, err in said[:-1]] == [f"The time is up: {k} of 2 {advice}" for k in (2, 2, 1)]
+    assert run([*arguments, "--out", str(tmp_path / "straight"), "--minutes", "1e6"]) == 0
+    ours, straight = (
+        [(one.row, one.seed, one.scores) for one in read(out / "clica-table1.jsonl")]
+        for out in (tmp_path, tmp_path / "straight")
+    )
+    assert ours == straight and unfinished(tmp_path) == []
+
+
+class Clock:
+    """Stands in for ``time``: every look at it takes a second."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def test_several_experiments_share_what_they_have_in_common(
+    tmp_path: Path, trained: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--budget", "tiny", "--seeds", "1", "--device", "cpu", "--quiet", "--out", str(tmp_path)]
+    assert run(["reproduce", "clica/table2", "clica/table1", "clica/table2", *arguments]) == 0
+    paths = [tmp_path / f"clica-table{k}.jsonl" for k in (2, 1)]
+    assert capsys.readouterr().out.splitlines() == [str(path) for path in paths]
+    first, second = ([one.row for one in read(path)] for path in paths)
+    assert first == [row.number for row in TABLE2.rows] and second == [row.number for row in TABLE1.rows]
+    both = [one for path in paths for one in read(path)]
+    hashes = [info["hash"] for one in both for info in one.models.values()]
+    assert len(trained) == len({h for one in both for h in _trained_hashes(one)}) < len(hashes)
+    (row8,) = [one for one in read(paths[1]) if one.row == "8"]
+    assert row8.models["contrastive"]["shared_with"] == "clica/table2, row 10"
+
+
+def _trained_hashes(receipt: Any) -> list[str]:
+    return [info["hash"] for model, info in receipt.models.items() if model != "identity"]
+
+
+def test_a_paper_stands_for_its_experiments() -> None:
+    every = [experiment.id for experiment in catalogue()]
+    assert sorted(one.id for one in find_all(["all"])) == sorted(every)
+    scaling = [one.id for one in find_all(["aninfonce"])]
+    assert sorted(scaling) == sorted(name for name in every if name.startswith("aninfonce/"))
+    assert scaling.index("aninfonce/figure9") < scaling.index("aninfonce/figure4")  # which takes its models over
+    assert [one.id for one in find_all(["clica/table2", "clica/table1", "clica/table2"])] == [
+        "clica/table2",
+        "clica/table1",
+    ]
+
+
+def test_data_that_a_later_experiment_lacks_are_named_before_the_first_is_trained(
+    tmp_path: Path, trained: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("IDENTICA_DATA", raising=False)
+    arguments = ["--budget", "smoke", "--out", str(tmp_path)]
+    assert run(["reproduce", "clica/table1", "aninfonce/figure7", *arguments]) == 2
+    assert "--data DIR" in capsys.readouterr().err and trained == [] and list(tmp_path.iterdir()) == []
 
 
 def test_a_checkpoint_that_cannot_be_used_is_no_obstacle(tmp_path: Path, trained: list[str]) -> None:

@@ -14,7 +14,6 @@ from identica.experiments.running.runner import train_model
 from identica.experiments.three_d_ident.budgets import RECIPES, Resolution
 from identica.experiments.three_d_ident.plan import ImagePlan
 from identica.experiments.three_d_ident.tables import TABLE4
-from identica.training import Callback
 
 pytestmark = [
     pytest.mark.gpu,
@@ -60,7 +59,6 @@ def test_stages_of_image_sizes_are_captured(number: str, model: str, changes: di
             [0],
             device=device,
             folder=tmp_path,
-            callback=Callback(),
         )
     result = results[0]
     assert result.failed is None and result.info["steps"] == 20

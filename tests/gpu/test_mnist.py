@@ -18,7 +18,6 @@ from identica.experiments.mnist.rows import VaeSettings
 from identica.experiments.running.runner import train_model
 from identica.experiments.running.supplies import Supplies
 from identica.mixing import DecoderMixing
-from identica.training import Callback
 from tests.experiments.digits import write_digits
 
 pytestmark = [
@@ -47,9 +46,7 @@ def test_two_seeds_are_trained_in_one_captured_step(name: str, row: str, supplie
     for model in plan.trained:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*(captured|take turns).*")  # it must be captured, and mapped
-            results = train_model(
-                plan, model, [0, 1], device=torch.device("cuda"), folder=tmp_path / model, callback=Callback()
-            )
+            results = train_model(plan, model, [0, 1], device=torch.device("cuda"), folder=tmp_path / model)
         assert all(result.failed is None for result in results.values())
         assert results[0].scores["r2"] != results[1].scores["r2"]
 

@@ -3,6 +3,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import signal
+import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 from torch import nn
 
 import identica as idt
-from identica.training import Callback, TrainConfig, TrainingDiverged, TrainState, make_step, train
+from identica.training import Callback, StopTraining, TrainConfig, TrainingDiverged, TrainState, make_step, train
 from tests.training.conftest import SMALL
 
 
@@ -53,6 +55,34 @@ def test_records_hold_the_terms_averaged_since_the_last_one(parts: Any) -> None:
     assert run.history[1]["log_partition"] - run.history[1]["alignment"] == pytest.approx(
         run.history[1]["loss"], rel=1e-5
     )
+
+
+class StopAt(Callback):
+    """Asks to stop after one step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, state: TrainState) -> None:
+        if state.step == self.step:
+            raise StopTraining("enough")
+
+
+def test_a_callback_may_stop_a_run_that_then_continues_to_the_same_end(parts: Any, tmp_path: Path) -> None:
+    straight = train(*parts(), SMALL, quiet=True)
+    seen: list[int] = []
+
+    class Counts(Callback):
+        def on_step(self, state: TrainState) -> None:
+            seen.append(state.step)
+
+    with pytest.raises(StopTraining, match="enough"):
+        train(*parts(), SMALL, out=tmp_path, callbacks=[StopAt(13), Counts()], quiet=True)
+    assert seen[-1] == 13, "the others hear of the step in which one stops"
+    # After the last step there is nothing to stop.
+    run = train(*parts(), SMALL, out=tmp_path, resume=True, callbacks=[Counts(), StopAt(SMALL.steps)], quiet=True)
+    assert seen == [*range(1, SMALL.steps + 1)]
+    assert torch.equal(weights(run.encoder), weights(straight.encoder))
 
 
 def test_training_learns(parts: Any) -> None:
@@ -282,12 +312,12 @@ class Point(nn.Module):
         return self.bias + self.size * x
 
 
-@pytest.mark.parametrize(("size", "warnings"), [(1e-6, 1), (1.0, 0)])
-def test_codes_in_one_point_are_noticed_once(parts: Any, size: float, warnings: int) -> None:
+@pytest.mark.parametrize(("size", "count"), [(1e-6, 1), (1.0, 0)])
+def test_codes_in_one_point_are_noticed_once(parts: Any, size: float, count: int) -> None:
     process, _, objective = parts()
-    with pytest.warns() if warnings else contextlib.nullcontext() as caught:
+    with pytest.warns() if count else contextlib.nullcontext() as caught:
         train(process, Point(size), objective, SMALL, quiet=True)
-    assert len(caught or []) == warnings
+    assert len(caught or []) == count
     if caught:
         assert "From step 0 to 20 the codes of seed 0" in str(caught[0].message) and "one point" in str(
             caught[0].message
@@ -296,4 +326,6 @@ def test_codes_in_one_point_are_noticed_once(parts: Any, size: float, warnings: 
 
 def test_losses_without_information_are_not_called_blind(parts: Any) -> None:
     process, encoder, _ = parts()
-    train(process, encoder, idt.Supervised(), SMALL, quiet=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(process, encoder, idt.Supervised(), SMALL, quiet=True)

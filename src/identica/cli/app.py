@@ -123,7 +123,7 @@ def _root(
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0 fine, 2 a mistake in the input, 130 interrupted."""
+    """Run the command line and return its exit code: 0 fine, 2 wrong input, 75 out of time, 130 interrupted."""
     try:
         outcome = typer.main.get_command(app).main(
             args=None if arguments is None else list(arguments), prog_name="identica", standalone_mode=False

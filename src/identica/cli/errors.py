@@ -12,11 +12,16 @@ from identica.doctor import how_to_install
 from identica.names import suggest
 
 MISUSE = 2
+UNFINISHED = 75
 INTERRUPTED = 130
 
 
 class Interrupted(Exception):
     """The user pressed Ctrl-C."""
+
+
+class Unfinished(Exception):
+    """Nothing went wrong, but the time that was given is up, and the same command would go on."""
 
 
 def report(error: Exception) -> int:
@@ -27,6 +32,9 @@ def report(error: Exception) -> int:
     if isinstance(error, Interrupted):
         _say(str(error) or "Interrupted.")
         return INTERRUPTED
+    if isinstance(error, Unfinished):
+        print(error, file=sys.stderr)
+        return UNFINISHED
     if isinstance(error, typer.Abort):
         _say("Stopped at the prompt.")
         return 1

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from identica.cli.errors import Unfinished
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -17,7 +19,10 @@ STYLES = {True: "green", False: "yellow", None: ""}
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(metavar="ID", help="Such as clica/table1; see 'identica catalog'.")],
+    experiments: Annotated[
+        list[str],
+        typer.Argument(metavar="ID...", help="Such as clica/table1; a paper, such as aninfonce; all of them: all."),
+    ],
     rows: Annotated[str | None, typer.Option(help="Only these rows: 1,5,11b.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; by default as many as the paper.")] = None,
     budget: Annotated[str, typer.Option(help="smoke, fast or paper.")] = "fast",
@@ -25,12 +30,15 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder of the ledgers.")] = Path("results"),
     have: Annotated[list[Path] | None, typer.Option(help="Read results from this folder too.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of data sets such as MNIST; else IDENTICA_DATA.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop after so many, keeping everything; exit code 75 if something is left.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Train again; new lines are added, none removed.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but the path of the ledger.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but the paths of the ledgers.")] = False,
 ) -> None:
-    """Reproduce a table or figure: train what is missing, add the results to its ledger, compare with the paper.
+    """Reproduce tables and figures: train what is missing, add the results to their ledgers, compare with the papers.
 
-    What is in the ledger already is not trained again. After Ctrl-C or a crash the same command continues.
+    What is in a ledger already is not trained again. After Ctrl-C, a crash or --minutes the same command continues.
 
     \b
     Examples:
@@ -38,17 +46,19 @@ def reproduce(
       identica reproduce clica/table1 --rows 1,5 --seeds 5
       identica reproduce clica/table2 --budget paper --rows 1 --seeds 1
       identica reproduce aninfonce/figure3 --data DIR     needs MNIST's official files in that folder
+      identica reproduce aninfonce --data DIR --minutes 25     all of a paper, in slices
     """  # noqa: D301 (\b tells click to keep the lines as they are)
     from identica.cli.plain_warnings import plain_warnings
-    from identica.experiments import find, ledger_path
-    from identica.experiments.running.reproduce import reproduce as run
+    from identica.experiments import find_all, ledger_path
+    from identica.experiments.running.reproduce import reproduce_all
+    from identica.experiments.running.time_limit import TimeIsUp
 
-    chosen = find(experiment)
+    chosen = find_all(experiments)
     numbers = None if rows is None else [number.strip() for number in rows.split(",") if number.strip()]
-    path = ledger_path(out, chosen.id)
+    paths = [ledger_path(out, experiment.id) for experiment in chosen]
     with plain_warnings():
         try:
-            results = run(
+            results = reproduce_all(
                 chosen,
                 rows=numbers,
                 seeds=seeds,
@@ -57,23 +67,28 @@ def reproduce(
                 out=out,
                 have=have or [],
                 data=data,
+                minutes=minutes,
                 force=force,
                 quiet=quiet,
             )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(_interruption(path)) from None
-    if quiet:
-        print(path)
-    else:
-        _print(chosen, results, path)
+            raise KeyboardInterrupt(_interruption(out, paths)) from None
+        except TimeIsUp as error:
+            raise Unfinished(str(error)) from None
+    for experiment, found, path in zip(chosen, results, paths, strict=True):
+        if quiet:
+            print(path)
+        else:
+            _print(experiment, found, path)
 
 
-def _interruption(path: Path) -> str:
+def _interruption(out: Path, paths: list[Path]) -> str:
     from identica.experiments.running.folders import RunFolders
     from identica.training.checkpoint import FILE_NAME
 
-    kept = [f"what is finished is in {path}"] if path.exists() else []
-    if any(RunFolders(path.parent).root.rglob(FILE_NAME)):
+    written = [path for path in paths if path.exists()]
+    kept = [f"what is finished is in {written[0] if len(paths) == 1 else out}"] if written else []
+    if any(RunFolders(out).root.rglob(FILE_NAME)):
         kept.append("what was being trained is kept")
     said = ", ".join(kept) or "nothing was saved yet"
     return f"Interrupted: {said}. Run the same command again to continue."

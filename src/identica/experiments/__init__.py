@@ -3,7 +3,7 @@
 What only reads (catalogue, ledger, verdicts) does not load torch.
 """
 
-from identica.experiments.catalogue import Entry, Experiment, Published, Row, catalogue, find
+from identica.experiments.catalogue import Entry, Experiment, Published, Row, catalogue, find, find_all
 from identica.experiments.claims import Claim
 from identica.experiments.receipts.ledger import append, ledger_path, read, read_folder
 from identica.experiments.receipts.receipt import Receipt
@@ -32,6 +32,7 @@ __all__ = [
     "claim_results",
     "curve_results",
     "find",
+    "find_all",
     "ledger_path",
     "read",
     "read_folder",

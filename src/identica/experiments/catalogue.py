@@ -226,6 +226,24 @@ def find(experiment_id: str, among: Iterable[Experiment] | None = None) -> Exper
     return known[experiment_id]
 
 
+def find_all(names: Iterable[str]) -> tuple[Experiment, ...]:
+    """The experiments of those names, each once: ids, papers such as ``aninfonce``, or ``all``.
+
+    Of a paper those with more seeds come first: others take their models over.
+    """
+    every = sorted(catalogue(), key=lambda experiment: -experiment.seeds)
+    groups = {"all": every}
+    for experiment in every:
+        groups.setdefault(experiment.id.partition("/")[0], []).append(experiment)
+    groups |= {experiment.id: [experiment] for experiment in every}
+    found: dict[str, Experiment] = {}
+    for name in names:
+        if name not in groups:
+            raise ValueError(no_such("experiment", name, groups) + " 'identica catalog' lists them all.")
+        found |= {experiment.id: experiment for experiment in groups[name]}
+    return tuple(found.values())
+
+
 def catalogue() -> tuple[Experiment, ...]:
     """Every experiment there is."""
     from identica.experiments.aninfonce import figures, hard, scaling, shift

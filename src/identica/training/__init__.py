@@ -5,7 +5,7 @@ from identica.training.config import TrainConfig, derive_seed
 from identica.training.evaluation import Evaluation, ExcessLoss, evaluate, excess_loss, identity_scores
 from identica.training.loading import load
 from identica.training.loop import train, train_many
-from identica.training.progress import Callback
+from identica.training.progress import Callback, StopTraining
 from identica.training.run import TrainingDiverged, TrainingRun
 from identica.training.state import Record, TrainState
 from identica.training.step import make_step
@@ -17,6 +17,7 @@ __all__ = [
     "Evaluation",
     "ExcessLoss",
     "Record",
+    "StopTraining",
     "TrainConfig",
     "TrainState",
     "TrainingDiverged",

@@ -27,7 +27,7 @@ from identica.training.checkpoint import (
 )
 from identica.training.config import TrainConfig, derive_seed
 from identica.training.evaluation import first_pairs, scores_where_known
-from identica.training.progress import Callback, MeanOverSeeds, progress_callback
+from identica.training.progress import Callback, MeanOverSeeds, StopTraining, progress_callback
 from identica.training.run import TrainingDiverged, TrainingRun
 from identica.training.state import Record, TrainState, unshare
 from identica.training.step import Process
@@ -203,20 +203,30 @@ class _Loop:
         with _interruptible() as interrupted:
             while first.step < steps:
                 self.together.advance()
-                for watcher in self.watchers:
-                    watcher.on_step(first)
+                stop: BaseException | None = self._step_done(first)
+                if interrupted.is_set():
+                    stop = KeyboardInterrupt(_interruption_message(first, self.path))
                 is_last = first.step == steps
+                leaving = stop is not None and not is_last
                 if is_last or first.step % self.config.eval_every == 0:
                     self._give_up_diverged()
                     self._evaluate()
-                if self.path is not None and (
-                    is_last or interrupted.is_set() or first.step % self.config.checkpoint_every == 0
-                ):
+                if self.path is not None and (is_last or leaving or first.step % self.config.checkpoint_every == 0):
                     self._give_up_diverged()
                     self.clock.read()
-                    self._save(self.path, must_succeed=is_last or interrupted.is_set())
-                if interrupted.is_set() and not is_last:
-                    raise KeyboardInterrupt(_interruption_message(first, self.path))
+                    self._save(self.path, must_succeed=is_last or leaving)
+                if stop is not None and not is_last:
+                    raise stop
+
+    def _step_done(self, state: TrainState) -> StopTraining | None:
+        """Tell everybody; what one of them stops for, after all have been told."""
+        stop = None
+        for watcher in self.watchers:
+            try:
+                watcher.on_step(state)
+            except StopTraining as error:
+                stop = error
+        return stop
 
     def _evaluate(self) -> None:
         seconds = self.clock.read()

@@ -18,10 +18,18 @@ from identica.training.run import TrainingRun
 from identica.training.state import Record, TrainState
 
 
+class StopTraining(Exception):
+    """Raised by a callback's ``on_step``: the run is saved where it stands, and ``train`` raises it again.
+
+    With ``out`` and ``resume`` the same call continues from there. After the last step nothing is raised.
+    """
+
+
 class Callback:
     """Something that watches a run. Override what you need; every method may be left out.
 
-    Nothing here is called between two evaluations except ``on_step``, which must not read tensors.
+    Nothing here is called between two evaluations except ``on_step``, which must not read tensors and may raise
+    :class:`StopTraining`.
     """
 
     def on_start(self, state: TrainState, config: TrainConfig) -> None:

@@ -98,7 +98,7 @@ def train_model(
     *,
     device: torch.device,
     folder: Path,
-    callback: Callback,
+    callbacks: Sequence[Callback] = (),
     starts: Mapping[int, Start] | None = None,
 ) -> dict[int, ModelResult]:
     """Train and score a model for each seed, continuing from the checkpoints in ``folder``.
@@ -106,7 +106,7 @@ def train_model(
     ``starts``: by seed, the trained encoders that it starts from. Those that others start from are kept in ``folder``.
     """
     starts = {} if starts is None else starts
-    watching = [callback, *plan.watchers(model, seeds, device)]
+    watching = [*callbacks, *plan.watchers(model, seeds, device)]
     if plan.stages(model):
         runs = train_stages(plan, model, seeds, device=device, folder=folder, callbacks=watching)
     else:
