@@ -85,6 +85,9 @@ WRONG_CRC[-6] ^= 0xFF
         (idx_bytes(LABELS), "does not start like an idx file of unsigned bytes along 3 axes.*00 00 08 01"),
         (b"<html>404</html>", "does not start like an idx file.*expected 00 00 08 03"),
         (b"", "its first bytes are missing"),
+        # More than fits into any memory, of both kinds that Python refuses.
+        (idx_bytes(IMAGES)[:4] + b"\x80" + idx_bytes(IMAGES)[5:], "ends early: its header promises 2147483651 × 28"),
+        (idx_bytes(IMAGES)[:4] + b"\xff" * 12 + bytes(9), "ends early: .* but only 9 follow"),
     ],
 )
 def test_a_damaged_or_wrong_file_is_described(folder: Path, content: bytes, sentence: str) -> None:

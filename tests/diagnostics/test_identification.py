@@ -47,3 +47,22 @@ def test_mixed_blocks_lost_factors_and_single_factors_are_what_they_are() -> Non
     assert block_verdict(z, z[:, [3, 1, 2, 0]], precision)[0] == "permutation"
     lost = torch.cat([z[:, 2:], torch.randn(4000, 2, generator=generator)], dim=1)
     assert block_verdict(z, lost, precision)[0] == "none"
+
+
+def test_one_factor_decides_however_many_are_recovered() -> None:
+    """A mean over many factors hides one that is lost or mixed."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(4000, 64, generator=generator)
+    lost = torch.cat([torch.randn(4000, 1, generator=generator), z[:, 1:]], dim=1)
+    level, sentence = verdict(z, lost)
+    assert level == "none" and "1 of 64 factors" in sentence and "least of all factor 0" in sentence
+    assert linear_r2(z, lost).score > 0.98 and mcc(z, lost).score > 0.98
+    cos, sin = 0.75**0.5, 0.5
+    mixed = z.clone()
+    mixed[:, 3], mixed[:, 9] = cos * z[:, 3] - sin * z[:, 9], sin * z[:, 3] + cos * z[:, 9]
+    level, sentence = verdict(z, mixed)
+    assert level == "affine" and "so that 2 of 64 factors have no code of their own" in sentence
+    precision = [5.0] * 4 + [25.0] * 60
+    assert block_verdict(z, mixed, precision)[0] == "affine"  # 3 and 9 are of different blocks
+    assert block_verdict(z, mixed, [25.0] * 64)[0] == "block"
+    assert block_verdict(z, lost, [25.0] * 64)[0] == "none"

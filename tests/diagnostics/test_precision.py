@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ import identica as idt
 from identica.data import AugmentedViews, RandomResizedCrop
 from identica.diagnostics import (
     PrecisionEstimate,
+    best_axes,
     best_precision,
     precision_scan,
     precision_standard_errors,
@@ -232,11 +235,29 @@ def test_a_warning_names_what_the_batches_do_not_determine() -> None:
         best_precision(pairs(TRUTH), idt.AnInfoNCE(3), n=256, batches=16)
 
 
+@pytest.mark.parametrize(
+    "estimate",
+    [
+        lambda process, encode: best_precision(process, idt.AnInfoNCE(3), 256, 8, encoder=encode),
+        lambda process, encode: precision_standard_errors(process, encode, idt.AnInfoNCE(3), 256, 8),
+        lambda process, encode: best_axes(process, encode, idt.AnInfoNCE(3), 256, 8),
+    ],
+    ids=["best_precision", "precision_standard_errors", "best_axes"],
+)
+def test_a_code_that_says_nothing_is_not_known_well(estimate: Any) -> None:
+    """The loss does not depend on its Λ̂, so that every fit leaves it where it is: that is not a small error."""
+    alive = torch.tensor([1.0, 0.0, 1.0])
+    with pytest.warns(UserWarning, match="hardly determine Λ̂ at 1:"):
+        found = estimate(pairs(TRUTH), lambda x: x * alive)
+    assert math.isinf(found.standard_error[1]) and max(found.standard_error[::2]) < 5.0
+
+
 def test_errors_need_no_latents() -> None:
     """Only the true latents need a PairProcess; pairs can come from anything that draws them."""
     objective = idt.InfoNCE(idt.Anisotropic(3, torch.tensor(TRUTH)))
     images = torch.rand(40, 1, 6, 6, generator=torch.Generator().manual_seed(0))
     views = AugmentedViews(images, RandomResizedCrop(), flatten=True)
+    torch.manual_seed(0)
     encode = nn.Linear(36, 3)
     for process, encoder in ((PairPool(pairs(TRUTH), size=64, refresh=16), nn.Identity()), (views, encode)):
         found = precision_standard_errors(process, encoder, objective, n=16, batches=6)

@@ -17,6 +17,10 @@ def test_the_first_time_counts() -> None:
     assert found == {0.0: 10, 0.7: 20, 0.8: 50, 0.95: None}
 
 
+def test_one_target_needs_no_list() -> None:
+    assert iterations_to_target(history(0.1, 0.75), "r2", 0.7) == {0.7: 20}
+
+
 def test_a_nan_reaches_nothing() -> None:
     assert iterations_to_target(history(math.nan), "r2", [-1.0]) == {-1.0: None}
     assert iterations_to_target([], "r2", [0.5]) == {0.5: None}

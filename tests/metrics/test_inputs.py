@@ -85,9 +85,10 @@ def test_results_are_plain_numbers(score: Callable[..., Score], z: torch.Tensor,
         (lambda z, h: (z, h[:, None]), r"h has shape \(60, 1, 4\).*h\.reshape\(len\(h\), -1\)"),
         (lambda z, h: (z, h[:, :0]), r"h has shape \(60, 0\).*at least one dimension"),
         (lambda z, h: (z[:2], h[:2]), "2 rows, too few to score"),
+        (lambda z, h: (z[:0], h[:0]), "0 rows, too few to score"),
         (lambda z, h: (z * torch.tensor([1.0, 0.0, 1.0]), h), r"z\[:, 1\] is constant"),
     ],
-    ids=["rows", "h 1-d", "z 1-d", "3-d", "no columns", "few rows", "constant factor"],
+    ids=["rows", "h 1-d", "z 1-d", "3-d", "no columns", "few rows", "no rows", "constant factor"],
 )
 def test_wrong_shapes_get_a_sentence(
     score: Callable[..., Score], change: Callable[..., Any], sentence: str, z: torch.Tensor, h: torch.Tensor

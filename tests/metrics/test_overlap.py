@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -85,6 +87,16 @@ def test_overlap_is_one_for_the_same_and_zero_for_apart() -> None:
     assert similarity_histogram(torch.eye(4), torch.eye(4)).overlap == 0.0
     first, second = same.densities
     assert sum(first) * 0.2 == pytest.approx(1.0) and sum(second) * 0.2 == pytest.approx(1.0)
+
+
+def test_without_negatives_or_positives_there_is_no_overlap_to_speak_of() -> None:
+    one, none = torch.eye(3)[:1], torch.eye(3)[:0]
+    for found in (
+        similarity_histogram(one, one),
+        similarity_histogram(none, none),
+        similarity_histogram(one, one, none),
+    ):
+        assert math.isnan(found.overlap) and sum(found.negatives) == 0
 
 
 def test_narrow_pairs_in_many_dimensions_do_not_overlap() -> None:

@@ -11,6 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor, nn
 
 import identica as idt
+from identica.data import simclr_without_colour
 from identica.metrics import augmentation_readout, domain_classifier, knn_accuracy, linear_readout, neighbours
 from tests.stat_checks import FALSE_ALARM
 
@@ -118,6 +119,16 @@ def test_noise_is_at_chance_and_signal_is_not(generator: torch.Generator) -> Non
     assert stats.binomtest(round(crop.score * 2000), 2000, 0.75).pvalue > FALSE_ALARM
 
 
+def test_what_augmentations_return_can_be_passed_on(generator: torch.Generator) -> None:
+    views = simclr_without_colour(crop=0.5, blur=0.5)(torch.rand(200, 1, 8, 8, generator=generator), generator)
+    h = views.images.flatten(1)[:, :5]
+    parameters = {name: views.parameters[name] for name in ("crop", "blur")}
+    flags = {name: given.applied for name, given in parameters.items()}
+    assert augmentation_readout(h, parameters) == augmentation_readout(h, flags)
+    with pytest.raises(ValueError, match="'flip' was applied to none of the rows"):
+        augmentation_readout(h, views.parameters)
+
+
 def test_chance_is_the_commonest_class_and_the_null_what_shuffling_gives(generator: torch.Generator) -> None:
     h, labels = blobs(400, generator, classes=3)
     labels = torch.where(labels == 2, 0, labels)
@@ -203,6 +214,7 @@ def test_the_domain_classifier_takes_numpy_arrays(generator: torch.Generator) ->
         (lambda h, y: knn_accuracy(h * float("nan"), y), "non-finite"),
         (lambda h, y: linear_readout(h, y, penalty=0), "penalty"),
         (lambda h, y: knn_accuracy(h, y, null=-1), "number of permutations"),
+        (lambda h, y: knn_accuracy(h, y, (h[:0], y[:0])), "h of test has no rows"),
         (lambda h, y: augmentation_readout(h, {}), "applied is empty"),
         (lambda h, y: augmentation_readout(h, {"crop": y >= 0}), "'crop' was applied to all of the rows"),
         (lambda h, y: augmentation_readout(h, {"crop": y < 0}), "'crop' was applied to none of the rows"),

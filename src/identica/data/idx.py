@@ -18,6 +18,7 @@ from torch import Tensor
 
 UNSIGNED_BYTES = 8
 _MAGIC_BYTES = 4
+_CHUNK = 1 << 20
 
 
 class DataFileError(ValueError):
@@ -64,7 +65,7 @@ def _read(path: Path, file: BinaryIO, axes: int) -> IdxFile:
         raise EOFError
     shape = [int.from_bytes(header[4 * i : 4 * i + 4], "big") for i in range(axes)]
     expected = math.prod(shape)
-    body = file.read(expected + 1)  # never more than the header promises, whatever the packed file would unpack to
+    body = _read_up_to(file, expected + 1)  # never more than the header promises, whatever a packed file unpacks to
     if len(body) < expected:
         raise DataFileError(
             f"{path} ends early: its header promises {' × '.join(map(str, shape))} bytes, but only {len(body)} follow. "
@@ -77,3 +78,12 @@ def _read(path: Path, file: BinaryIO, axes: int) -> IdxFile:
         )
     values = torch.from_numpy(np.frombuffer(bytearray(body), dtype=np.uint8).reshape(shape))
     return IdxFile(values, magic + header + body)
+
+
+def _read_up_to(file: BinaryIO, count: int) -> bytes:
+    """``count`` bytes, or as many as there are: a damaged header may promise more than fits into the memory."""
+    chunks: list[bytes] = []
+    while count > 0 and (chunk := file.read(min(count, _CHUNK))):
+        chunks.append(chunk)
+        count -= len(chunk)
+    return b"".join(chunks)

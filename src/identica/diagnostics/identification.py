@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,8 +35,7 @@ def block_identification(scores: BlockScores, threshold: float = RECOVERED) -> I
     >>> block_identification(block_scores(z, turned, [5.0, 5.0])).level
     'block'
     """
-    kept = all(part.within_r2 >= threshold for part in scores.blocks)
-    if scores.mcc.score >= threshold or not kept:
+    if min(scores.mcc.per_dimension) >= threshold or min(scores.within_per_factor) < threshold:
         return identification(scores.r2, scores.mcc, threshold)
     total = sum(len(part.factors) for part in scores.blocks)
     expected = sum(len(part.factors) * part.chance.mean for part in scores.blocks) / total
@@ -55,24 +55,35 @@ def block_identification(scores: BlockScores, threshold: float = RECOVERED) -> I
 def identification(r2: Score, mcc: Score, threshold: float = RECOVERED) -> Identification:
     """Read the two scores together: what one alone cannot tell.
 
-    MCC near one: every factor sits in a code of its own. Only R² near one: the factors are all in the
-    code, but mixed. Neither: something is lost.
+    MCC near one for every factor: each sits in a code of its own. Only R² near one for every factor: they are all in
+    the code, but mixed. Neither: something is lost. One factor decides, as a mean over many would hide it.
     """
-    if mcc.score >= threshold:
+    mixed = [factor for factor, value in enumerate(mcc.per_dimension) if value < threshold]
+    if not mixed:
         return Identification(
             "permutation",
             "Identified up to order, sign and scale: every true factor sits in one code of its own "
             f"(MCC {mcc.score:.3f}).",
         )
-    if r2.score >= threshold:
+    lost = [factor for factor, value in enumerate(r2.per_dimension) if value < threshold]
+    count = len(r2.per_dimension)
+    if not lost:
+        who = "no single code is a factor" if len(mixed) == count else _without(mixed, count)
         return Identification(
             "affine",
             f"Identified up to an affine map: all factors are in the code (R² {r2.score:.3f}), but mixed with each "
-            f"other, so that no single code is a factor (MCC {mcc.score:.3f}).",
+            f"other, so that {who} (MCC {mcc.score:.3f}).",
         )
-    lost = sum(value < threshold for value in r2.per_dimension)
+    worst = min(lost, key=lambda factor: r2.per_dimension[factor])
     return Identification(
         "none",
-        f"Not identified: {lost} of {len(r2.per_dimension)} factors cannot be read linearly from the code "
-        f"(R² {r2.score:.3f}, MCC {mcc.score:.3f}).",
+        f"Not identified: {len(lost)} of {count} factors cannot be read linearly from the code to R² {threshold:g}, "
+        f"least of all factor {worst} ({r2.per_dimension[worst]:.3f}; over all factors R² {r2.score:.3f}, MCC "
+        f"{mcc.score:.3f}).",
     )
+
+
+def _without(factors: Sequence[int], count: int) -> str:
+    if len(factors) == 1:
+        return f"factor {factors[0]} has no code of its own"
+    return f"{len(factors)} of {count} factors have no code of their own"

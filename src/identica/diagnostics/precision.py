@@ -30,6 +30,8 @@ _STEP = 1e-4
 _BOUND, _FAR = 20.0, 12.0
 #: A standard error above this part of an entry says that the batches hardly determine it.
 _VAGUE = 0.5
+#: The loss, in nats, bends by less in log Λ̂ only where codes do not vary: far above what rounding makes of 0.
+_FLAT = 1e-9
 #: Batches that the Hessian is averaged over: it needs fewer digits than the gradients, and costs 2d of them each.
 _HESSIAN_BATCHES = 8
 
@@ -39,7 +41,8 @@ class PrecisionEstimate:
     """Λ̂ with standard errors, from ``batches`` batches of ``n`` pairs; all in the order of the codes.
 
     ``to_minimum`` is what one Newton step towards the minimum of these batches' loss would add to each entry: 0 where
-    Λ̂ was fitted to them, else how far training stopped short, known up to about ``standard_error``.
+    Λ̂ was fitted to them, else how far training stopped short, known up to about ``standard_error``. An entry that the
+    loss does not depend on, as of a code that is the same everywhere, has an infinite standard error.
     """
 
     precision: tuple[float, ...]
@@ -225,10 +228,12 @@ class PrecisionProblem:
     def estimate(self, theta: Tensor) -> PrecisionEstimate:
         """The sandwich at θ, and one Newton step from there."""
         slopes = torch.stack([self.loss(codes, theta)[1] for codes in self.codes])
-        inverse = torch.linalg.pinv(self.hessian(theta), hermitian=True)
+        hessian = self.hessian(theta)
+        inverse = torch.linalg.pinv(hessian, hermitian=True)
         scatter = inverse @ torch.cov(slopes.T).reshape(self.dim, self.dim) @ inverse / len(slopes)
         precision = theta.exp()
         error = precision * scatter.diagonal().clamp_min(0.0).sqrt()
+        error[hessian.diagonal().abs() < _FLAT] = math.inf  # a code that does not vary says nothing, and not surely
         step = precision * torch.expm1((-inverse @ slopes.mean(dim=0)).clamp(-math.log(10.0), math.log(10.0)))
         values, errors, steps = (tuple(v.tolist()) for v in (precision, error, step))
         vague = (theta.abs() > _FAR) | (error > _VAGUE * precision)

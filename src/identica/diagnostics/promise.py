@@ -69,7 +69,8 @@ identified up to its sign.'
     blocks = precision_blocks(*precisions, tolerance=tolerance)
     pairs = tuple(sorted(pair for block in blocks for pair in combinations(block, 2)))
     level: Literal["permutation", "block"] = "block" if pairs else "permutation"
-    return Promise(level, blocks, pairs, _sentence(blocks, len(precisions), tolerance))
+    say = _learned_sentence if _is_learned(source) else _sentence
+    return Promise(level, blocks, pairs, say(blocks, len(precisions), tolerance))
 
 
 def _is_learned(source: Any) -> bool:
@@ -95,6 +96,25 @@ def _sentence(blocks: tuple[tuple[int, ...], ...], count: int, tolerance: float)
     rest = " Every other factor is identified up to its sign." if len(large) < len(blocks) else ""
     equal = "equal precision" + (f" to {gap}" if gap else "")
     return f"Factors {shown} have {equal}{where}: {noun}, up to a rotation{' of each' * (len(large) > 1)}.{rest}"
+
+
+def _learned_sentence(blocks: tuple[tuple[int, ...], ...], count: int, tolerance: float) -> str:
+    """Of a Λ̂, which is in the order of the codes and promises what it says only at the minimum of the loss."""
+    large = [block for block in blocks if len(block) > 1]
+    gap = f"{100 * tolerance:.3g} %"
+    if not large:
+        where = f" in at least one of the {count} Λ̂" if count > 1 else ""
+        return (
+            f"By the learned Λ̂ every two codes differ in precision by more than {gap}{where}: if training has come to "
+            "the minimum, every code is a factor of its own, up to sign."
+        )
+    shown = "; codes ".join(_listed(block) for block in large)
+    where = f" in all {count} Λ̂" if count > 1 else ""
+    rest = " Every other code is a factor of its own, up to sign." if len(large) < len(blocks) else ""
+    return (
+        f"By the learned Λ̂ codes {shown} have equal precision to {gap}{where}: if training has come to the minimum, "
+        f"{'each of these groups holds' if len(large) > 1 else 'they hold'} a block of factors, up to a rotation.{rest}"
+    )
 
 
 def _listed(factors: Sequence[int]) -> str:

@@ -8,11 +8,14 @@ from collections.abc import Iterable
 from identica.training.state import Record
 
 
-def iterations_to_target(history: Iterable[Record], score: str, targets: Iterable[float]) -> dict[float, int | None]:
+def iterations_to_target(
+    history: Iterable[Record], score: str, targets: float | Iterable[float]
+) -> dict[float, int | None]:
     """The step of the first evaluation at which the score had reached each target, or None if it never did.
 
     history: the evaluations of a run, ``run.history``.
     score: its name in them, such as "r2" or "mcc".
+    targets: one, or several.
 
     Evaluations are ``eval_every`` steps apart, and so are the answers.
 
@@ -26,7 +29,7 @@ def iterations_to_target(history: Iterable[Record], score: str, targets: Iterabl
         if score not in known:
             raise ValueError(f"The evaluations have no {score!r}; they have {', '.join(sorted(known))}.")
     steps: dict[float, int | None] = {}
-    for target in targets:
+    for target in (targets,) if isinstance(targets, int | float) else targets:
         if not math.isfinite(target):
             raise ValueError(f"A target is a finite number, not {target!r}.")
         steps[target] = next((record.step for record in records if record[score] >= target), None)

@@ -110,7 +110,8 @@ class BlockPart:
     r2: from all codes to the block's factors, one linear regression; the mean over its factors.
     mcc: the block's mean in the matching of all factors with all codes. A rotation lowers it.
     within_r2: from the block's own codes to its factors. No rotation within the block changes it, and every
-        mixing with other blocks lowers it: 1 for all blocks is what the theorem promises.
+        mixing with other blocks lowers it: 1 for all blocks is what the theorem promises. ``within_per_factor`` has
+        it for each of ``factors``.
     chance: the MCC that a random rotation of the block would have.
     """
 
@@ -120,6 +121,7 @@ class BlockPart:
     r2: float
     mcc: float
     within_r2: float
+    within_per_factor: tuple[float, ...]
     chance: RotationMCC
 
     def __repr__(self) -> str:
@@ -140,6 +142,14 @@ class BlockScores:
     mcc: MatchedScore
     within_r2: float
     blocks: tuple[BlockPart, ...]
+
+    @property
+    def within_per_factor(self) -> tuple[float, ...]:
+        """R² of each factor from the codes of its own block, in the order of the factors."""
+        found = {
+            i: value for part in self.blocks for i, value in zip(part.factors, part.within_per_factor, strict=True)
+        }
+        return tuple(found[i] for i in range(len(found)))
 
     @property
     def content_r2(self) -> float:
@@ -195,6 +205,10 @@ def block_scores(
         tolerance = LEARNED if of == "codes" else SAME
     blocks, values = precision_blocks(*several, tolerance=tolerance), several[0]
     codes = _codes_of(correlations(z, h, correlation), blocks)
+    within = [
+        linear_r2(z[:, factors], h[:, own], seed=seed).per_dimension if own else (0.0,) * len(factors)
+        for factors, own in zip(blocks, codes, strict=True)
+    ]
     parts = tuple(
         BlockPart(
             factors=factors,
@@ -202,13 +216,13 @@ def block_scores(
             codes=own,
             r2=float(np.mean([r2.per_dimension[i] for i in factors])),
             mcc=float(np.mean([matched.per_dimension[i] for i in factors])),
-            within_r2=linear_r2(z[:, factors], h[:, own], seed=seed).score if own else 0.0,
+            within_r2=float(np.mean(each)),
+            within_per_factor=tuple(each),
             chance=rotation_mcc(len(factors)),
         )
-        for factors, own in zip(blocks, codes, strict=True)
+        for factors, own, each in zip(blocks, codes, within, strict=True)
     )
-    within = sum(len(part.factors) * part.within_r2 for part in parts) / len(values)
-    return BlockScores(r2, matched, within, parts)
+    return BlockScores(r2, matched, sum(map(sum, within)) / len(values), parts)
 
 
 def _of_factors(

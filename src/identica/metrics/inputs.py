@@ -73,7 +73,7 @@ def _as_matrix(value: Matrix, name: str, device: torch.device) -> Tensor:
             "from both z and h."
         )
     # No score depends on the unit of a whole matrix: a smaller one keeps sums over the rows from overflowing.
-    return matrix * 2.0**-64 if bool(matrix.abs().amax() > 2.0**960) else matrix
+    return matrix * 2.0**-64 if matrix.numel() and bool(matrix.abs().amax() > 2.0**960) else matrix
 
 
 def _as_real_tensor(value: Matrix, name: str) -> Tensor:

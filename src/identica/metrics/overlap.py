@@ -46,7 +46,12 @@ class SimilarityHistogram:
 
     @property
     def overlap(self) -> float:
-        """The area that the two densities share: 1 if they are the same, 0 if no bin holds both."""
+        """The area that the two densities share: 1 if they are the same, 0 if no bin holds both.
+
+        NaN without any positive or without any negative, when there is nothing to compare.
+        """
+        if not (sum(self.positives) and sum(self.negatives)):
+            return math.nan
         width = (self.high - self.low) / len(self.positives)
         return sum(width * min(pair) for pair in zip(*self.densities, strict=True))
 

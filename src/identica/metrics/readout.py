@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 import numpy as np
 import torch
@@ -32,6 +32,17 @@ from identica.metrics.score import Score
 
 #: One class a row: whole numbers or booleans.
 Labels = Tensor | np.ndarray[Any, Any] | Sequence[int] | Sequence[bool]
+
+
+class Applied(Protocol):
+    """The parameters of an augmentation, which say of each row whether it was applied."""
+
+    @property
+    def applied(self) -> Tensor:
+        """``(n,)`` booleans."""
+        ...
+
+
 #: Rows and their classes 0, 1, … to a function from other rows to classes.
 Fit = Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]
 
@@ -132,13 +143,14 @@ def linear_readout(
 
 
 def augmentation_readout(
-    h: Matrix, applied: Mapping[str, Labels], *, seed: int = 0, null: int = 200
+    h: Matrix, applied: Mapping[str, Labels | Applied], *, seed: int = 0, null: int = 200
 ) -> dict[str, ReadoutScore]:
     """Was the augmentation applied or not? A linear readout for each of them (B, Table 1), chance being ½.
 
     Args:
         h: ``(n, k)`` codes of augmented observations.
-        applied: for each augmentation by name, ``(n,)`` booleans. Draw them with probability ½.
+        applied: for each augmentation by name, ``(n,)`` booleans, or what has them as ``applied``, such as the
+            ``parameters`` that augmentations return. Draw them with probability ½.
         seed: as in :func:`linear_readout`.
         null: as in :func:`linear_readout`.
     """
@@ -146,7 +158,8 @@ def augmentation_readout(
         raise ValueError('applied is empty; pass for example {"crop": parameters["crop"].applied}.')
     scores = {}
     for name, flags in applied.items():
-        yes = _as_labels(flags, f"applied[{name!r}]") != 0
+        given: Any = getattr(flags, "applied", flags)
+        yes = _as_labels(given, f"applied[{name!r}]") != 0
         if bool(yes.all()) or not bool(yes.any()):
             raise ValueError(
                 f"The augmentation {name!r} was applied to {'all' if bool(yes.all()) else 'none'} of the rows, so "
@@ -288,7 +301,9 @@ class _Rows:
 
 def _labelled(h: Matrix, labels: Labels, device: torch.device, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
     x, y = _as_matrix(h, names[0], device), _as_labels(labels, names[1]).to(device)
-    if len(x) != len(y) or len(x) == 0:
+    if len(x) == 0:
+        raise ValueError(f"{names[0]} has no rows: there is nothing to learn from or to judge.")
+    if len(x) != len(y):
         raise ValueError(f"{names[0]} has {len(x)} rows and {names[1]} {len(y)}: every row needs one label.")
     return x, y
 

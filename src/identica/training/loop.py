@@ -26,6 +26,7 @@ from identica.training.checkpoint import (
     save_checkpoint,
 )
 from identica.training.config import TrainConfig, derive_seed
+from identica.training.devices import usable_device
 from identica.training.evaluation import first_pairs, scores_where_known
 from identica.training.progress import Callback, MeanOverSeeds, StopTraining, progress_callback
 from identica.training.run import TrainingDiverged, TrainingRun
@@ -117,7 +118,7 @@ def _train(
     resume: bool,
     watchers: Sequence[Callback],
 ) -> tuple[TrainingRun, ...]:
-    device = _usable_device(device)
+    device = usable_device(device)
     path = None if out is None else checkpoint_path(out)
     if path is not None:
         require_writable(path.parent)
@@ -333,15 +334,6 @@ def _interruptible() -> Iterator[threading.Event]:
         yield event
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _usable_device(device: torch.device | str) -> torch.device:
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"The device {device!r} cannot be used here: {error}. On this machine device='cpu' works."
-        ) from error
 
 
 def _on_device(process: Any, device: torch.device, encoder: nn.Module) -> Process:

@@ -16,6 +16,7 @@ from identica._randomness import as_seed
 from identica.encoders import VAE
 from identica.training.capture import CapturedCall
 from identica.training.config import TrainConfig, derive_seed
+from identica.training.devices import usable_device
 from identica.training.run import TrainingDiverged
 from identica.training.state import make_optimizer, trainable, unshare
 
@@ -55,7 +56,7 @@ def train_vae(
     Returns the VAE, in evaluation mode, and how each epoch went. On CUDA the step is captured as one graph.
     """
     epochs, batch_size = whole_number(epochs, "epochs"), whole_number(batch_size, "batch_size")
-    images = _checked(images)
+    images, device = _checked(images), usable_device(device)
     vae = VAE(tuple(images.shape[1:]), seed=derive_seed(as_seed(seed), "vae")) if vae is None else vae
     training = _Training(images.to(device), vae.to(device).train(), min(batch_size, len(images)), lr, augment, seed)
     history: list[VAEEpoch] = []
@@ -116,6 +117,8 @@ class _Training:
 
 
 def _checked(images: Tensor) -> Tensor:
+    if not isinstance(images, Tensor):
+        raise TypeError(f"train_vae takes the images themselves, such as digits.images, not {type(images).__name__}.")
     if images.ndim != 4 or len(images) == 0 or not (images.dtype == torch.uint8 or images.is_floating_point()):
         raise ValueError(
             "train_vae takes at least one image, (N, channels, height, width), as bytes or floating-point numbers, not "

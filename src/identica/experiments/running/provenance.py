@@ -11,17 +11,14 @@ from pathlib import Path
 import torch
 
 from identica._version import __version__
+from identica.training.devices import usable_device
 
 
 def choose_device(name: str) -> torch.device:
     """The device of that name; "auto" is the GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        first = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"The device '{name}' cannot be used here ({first}). Try --device cpu.") from error
+    return usable_device(name)
 
 
 def device_name(device: torch.device) -> str:
