@@ -82,6 +82,24 @@ def test_a_precision_that_stopped_short_is_told_how_far() -> None:
     np.testing.assert_allclose(np.array(found.precision) + np.array(found.to_minimum), best.precision, rtol=0.03)
 
 
+@pytest.mark.parametrize("start", [(1.0, 1.0, 1.0), (2.0, 2.0, 2.0), (1.0, 8.0, 16.0)])
+def test_far_below_the_truth_the_step_still_points_upwards(start: tuple[float, ...]) -> None:
+    """The loss is not convex in log Λ̂: a plain Newton step would go to where it is highest."""
+    objective = idt.InfoNCE(idt.Anisotropic(3, torch.tensor(start)))
+    found = precision_standard_errors(pairs(TRUTH), lambda x: x, objective, n=256, batches=16)
+    for step, value, truth in zip(found.to_minimum, start, TRUTH, strict=True):
+        before, after = (abs(math.log(entry / truth)) for entry in (value, value + step))
+        assert after < 0.6 * before if value < truth else after < 0.1
+
+
+@pytest.mark.parametrize("start", [1e-3, 1.0, 100.0, 1000.0, 1e5])
+def test_the_minimum_is_found_from_anywhere(start: float) -> None:
+    process = pairs((0.5, 20.0, 200.0))
+    near = best_precision(process, idt.InfoNCE(idt.Anisotropic(3, torch.tensor((0.5, 20.0, 200.0)))), n=256, batches=8)
+    far = best_precision(process, idt.AnInfoNCE(3, init=start), n=256, batches=8)
+    np.testing.assert_allclose(far.precision, near.precision, rtol=1e-3)
+
+
 def test_neither_the_link_nor_a_mixing_that_is_undone_makes_a_difference() -> None:
     conditional = idt.Conditional(idt.FisherBingham, precision=(6.0, 9.0))
     process = idt.PairProcess(idt.SphereUniform(2), conditional, lambda z: 4.0 * z).to(dtype=torch.float64)

@@ -47,6 +47,19 @@ def test_normalised_on_the_circle(precision: tuple[float, float]) -> None:
         assert found.item() == pytest.approx(CircleLaw(loc, row(*precision)).log_normalizer, abs=1e-10)
 
 
+@pytest.mark.parametrize("largest", (1e7, 1e8, 1e9))
+def test_normalised_where_the_mass_is_in_two_needles(largest: float) -> None:
+    """At Λ = (1, 1e9) the mass lies within 1e-4 of the two ends of the loose axis, in normal laws of one dimension."""
+    angle = 1.0
+    loc = row(math.cos(angle), math.sin(angle))
+    # Near the end ±e₁, by its angle t: Λ's tight entry sees sin t, whose square and products are taken exactly below.
+    t = torch.linspace(0.0, 2.0 * math.pi, (1 << 22) + 1, dtype=torch.float64)[:-1]
+    exponent = -0.5 * ((torch.cos(t) - loc[0]) ** 2 + largest * (torch.sin(t) - loc[1]) ** 2)
+    expected = torch.logsumexp(exponent, 0).item() + math.log(2.0 * math.pi / len(t))
+    found = general(FisherBingham(loc, row(1.0, largest))).log_normalizer().item()
+    assert found == pytest.approx(expected, abs=1e-15 * largest + 1e-9)
+
+
 @pytest.mark.parametrize("anywhere", (False, True), ids=("CPU", "other devices"))
 @pytest.mark.parametrize("radius", (1.0, 3.0, 10.0))
 @pytest.mark.parametrize("loose", (0.0, 6.0, 20.0))

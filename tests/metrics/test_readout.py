@@ -39,7 +39,8 @@ def test_cosine_distance_looks_at_directions_alone(generator: torch.Generator) -
     lengths = torch.rand(200, 1, generator=generator, dtype=torch.float64) + 0.1
     unit = knn_accuracy(nn.functional.normalize(h, dim=1), labels, (nn.functional.normalize(h_test, dim=1), truth))
     found = knn_accuracy(h * lengths, labels, (h_test, truth), distance="cosine")
-    assert found.score == unit.score != knn_accuracy(h * lengths, labels, (h_test, truth)).score
+    euclidean = knn_accuracy(h * lengths, labels, (h_test, truth))
+    assert found.per_dimension == unit.per_dimension != euclidean.per_dimension
 
 
 def test_of_equally_many_votes_the_nearer_class_wins() -> None:
@@ -48,6 +49,13 @@ def test_of_equally_many_votes_the_nearer_class_wins() -> None:
     # From 0.9 the nearest are 1 (7), 0 (5), 2 (7), 3 (5): two votes each, and 7 is nearer.
     assert knn_accuracy(h, labels, ([[0.9]], [7]), neighbours=4).score == 1
     assert knn_accuracy(h, labels, ([[0.2]], [5]), neighbours=2).score == 1
+    # Of the places 1 and 4 and of 2 and 3, which of the two labels is the smaller number does not matter.
+    h = torch.tensor([[0.1], [5.0], [5.01], [5.1], [6.0]])
+    for near, far in ((0, 1), (1, 0)):
+        labels = torch.tensor([near, far, far, near, 2])
+        assert knn_accuracy(h, labels, ([[0.0]], [near]), neighbours=5, null=0).score == 1
+    h = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
+    labels = torch.tensor([5, 7, 7, 5])
     # A majority is never overruled: from 0.1, 0 (5) is nearest, but 1 and 2 are 7.
     assert knn_accuracy(h, labels, ([[0.1]], [7]), neighbours=3).score == 1
 

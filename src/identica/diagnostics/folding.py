@@ -51,7 +51,7 @@ def folding(codes: Tensor) -> Folding:
     Uniform codes have mean 0 and covariance I/d, so n·d·‖mean‖² is χ² with d degrees of freedom. Codes that have kept
     nine coordinates of ten and the size of the tenth, but not its sign, cover half of the sphere, and their mean is
     E|z₁| = Γ(d/2) / (√π Γ((d+1)/2)) along the lost axis. The loss leaves such a state slowly, because few negatives
-    of a batch meet where the halves lie on each other (docs/aninfonce.md). A mean of 0 does not prove that there is no
+    of a batch meet where the halves lie on each other (docs/folds.md). A mean of 0 does not prove that there is no
     fold, and if the latents are not uniform, neither does another mean prove one.
 
     >>> import torch

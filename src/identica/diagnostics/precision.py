@@ -19,7 +19,7 @@ from torch import Tensor
 
 from identica.diagnostics.codes import ONE_BY_ONE, Codes, Encode, checked_similarity, drawn_codes
 from identica.objectives import InfoNCE
-from identica.processes import PairProcess
+from identica.processes import EnsembleProcess, PairProcess
 from identica.processes.optimal_loss import OptimalLoss
 from identica.similarities import Anisotropic
 from identica.training.step import Process
@@ -41,7 +41,7 @@ class PrecisionEstimate:
     """Λ̂ with standard errors, from ``batches`` batches of ``n`` pairs; all in the order of the codes.
 
     ``to_minimum`` is what one Newton step towards the minimum of these batches' loss would add to each entry: 0 where
-    Λ̂ was fitted to them, else how far training stopped short, known up to about ``standard_error``. An entry that the
+    Λ̂ was fitted to them, else how far training stopped short, near the minimum known up to about ``standard_error``. An entry that the
     loss does not depend on, as of a code that is the same everywhere, has an infinite standard error.
     """
 
@@ -154,9 +154,10 @@ def _seen(process: Process, encoder: Encode | None) -> tuple[Process, Encode]:
     if encoder is not None:
         return process, encoder
     if not isinstance(process, PairProcess):
+        advice = ONE_BY_ONE if isinstance(process, EnsembleProcess) else "Pass encoder=."
         raise TypeError(
             "Without an encoder the codes are the true latents, which a PairProcess has, not "
-            f"{type(process).__name__}. {ONE_BY_ONE}"
+            f"{type(process).__name__}. {advice}"
         )
     counts = {name: getattr(process, name) for name in ("negatives_per_anchor", "positives_per_anchor")}
     negative = process.negative_conditional
@@ -216,14 +217,17 @@ class PrecisionProblem:
     def minimiser(self, start: Tensor) -> Tensor:
         """Where the mean loss is smallest: L-BFGS in θ, from ``start``."""
 
-        def value_and_slope(theta: object) -> tuple[float, object]:
-            value, slope = self.mean(torch.tensor(theta, dtype=torch.float64))
-            return value, slope.numpy()
+        # In s = √(Λ̂ / start): the loss is convex in Λ̂, and in θ so flat towards Λ̂ = 0 that a long step stays there.
+        def value_and_slope(s: object) -> tuple[float, object]:
+            root = torch.tensor(s, dtype=torch.float64)
+            value, slope = self.mean(start + 2.0 * root.log())
+            return value, (2.0 * slope / root).numpy()
 
         options = {"gtol": 1e-8, "ftol": 1e-14, "maxiter": 200}
-        bounds = [(-_BOUND, _BOUND)] * self.dim
-        found = minimize(value_and_slope, start.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        return torch.tensor(found.x, dtype=torch.float64)
+        lower, upper = ((0.5 * (bound - start)).exp().tolist() for bound in (-_BOUND, _BOUND))
+        bounds, unit = list(zip(lower, upper, strict=True)), torch.ones(self.dim, dtype=torch.float64).numpy()
+        found = minimize(value_and_slope, unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        return start + 2.0 * torch.tensor(found.x, dtype=torch.float64).log()
 
     def estimate(self, theta: Tensor) -> PrecisionEstimate:
         """The sandwich at θ, and one Newton step from there."""
@@ -234,12 +238,24 @@ class PrecisionProblem:
         precision = theta.exp()
         error = precision * scatter.diagonal().clamp_min(0.0).sqrt()
         error[hessian.diagonal().abs() < _FLAT] = math.inf  # a code that does not vary says nothing, and not surely
-        step = precision * torch.expm1((-inverse @ slopes.mean(dim=0)).clamp(-math.log(10.0), math.log(10.0)))
+        newton = _downhill(hessian, slopes)
+        step = precision * torch.expm1(newton.clamp(-math.log(10.0), math.log(10.0)))
         values, errors, steps = (tuple(v.tolist()) for v in (precision, error, step))
         vague = (theta.abs() > _FAR) | (error > _VAGUE * precision)
         if bool(vague.any()):
             _warn_of_vague(vague.nonzero().flatten().tolist(), self.n)
         return PrecisionEstimate(values, errors, steps, self.n, len(slopes))
+
+
+def _downhill(hessian: Tensor, slopes: Tensor) -> Tensor:
+    """The Newton step in θ = log Λ̂ from the slopes of all batches: ``(d, d), (batches, d) -> (d,)``.
+
+    The loss is convex in Λ̂ but not in θ, where the Hessian is that of Λ̂ times Λ̂ᵢΛ̂ⱼ, plus diag(g). Far below the
+    minimum g is so negative that a step would go uphill: there the negative part of g is left out.
+    """
+    convex = hessian + (-slopes[:_HESSIAN_BATCHES].mean(dim=0)).clamp_min(0.0).diag()
+    least, safe = (torch.linalg.eigvalsh(matrix)[0] for matrix in (hessian, convex))
+    return -torch.linalg.pinv(hessian if least > 0.5 * safe else convex, hermitian=True) @ slopes.mean(dim=0)
 
 
 def _warn_of_vague(entries: list[int], n: int) -> None:

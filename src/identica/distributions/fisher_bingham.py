@@ -69,8 +69,8 @@ class FisherBingham(LatentDistribution):
 
     **The normaliser** depends on the location. It is a contour integral (:mod:`.fisher_bingham_normalizer`),
     from which mean, variance and entropy follow by differentiation. It is accurate to 1e-11, or to the float64
-    rounding error of the largest precision · ‖loc‖² where that is more; on devices other than the CPU, where
-    the effort is fixed, that holds up to precision · ‖loc‖² = 1e5.
+    rounding error of the largest precision · ‖loc‖² where that is more, up to precision · ‖loc‖² = 1e9; on devices
+    other than the CPU, where the effort is fixed, up to 1e5.
 
     ``method="shell"`` is another law, which paper B's experiments drew from in place of this one: loc + N(0, Λ⁻¹),
     kept if its norm is within 0.1 ‖loc‖ of the radius, then projected (:mod:`.fisher_bingham_shell`). It needs

@@ -21,7 +21,8 @@ from torch.utils.checkpoint import checkpoint
 CUTOFF = 36.0
 #: Nodes when the parameters cannot be looked at: enough for precisions up to 1e5 with any ratio.
 DEFAULT_NODES = 1024
-MAX_NODES = 8192
+#: Enough for precisions up to 1e9 with any ratio.
+MAX_NODES = 1 << 20
 _SADDLE_STEPS = 8
 #: Below the root for every precision and pull on the unit sphere.
 LOWEST_SHIFT = 0.25
@@ -31,8 +32,8 @@ _CHUNK_ELEMENTS = 1 << 21
 def log_sphere_integral(precision: Tensor, pull: Tensor) -> Tensor:
     """The log of ∫ exp(pullᵀx − ½ xᵀ diag(precision) x) over the unit sphere: ``(d, n), (d, n) -> (n,)``.
 
-    In float64 to 1e-11, or to the rounding error of the largest precision where that is more; beyond
-    precisions of 1e5 that needs parameters on the CPU, where the number of nodes follows from them.
+    In float64 to 1e-11, or to the rounding error of the largest precision where that is more, for precisions up to
+    1e9; beyond 1e5 that needs parameters on the CPU, where the number of nodes follows from them.
     It has derivatives of every order: the first in ``pull`` is the mean of x, the first in ``precision`` is
     −½ times the mean of x².
     """

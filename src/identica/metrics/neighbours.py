@@ -27,9 +27,9 @@ def fit_neighbours(
 
     known = prepared(x)
     half_norms = 0.5 * known.square().sum(dim=1)
-    # Votes count first; a bonus that falls with the rank and sums to less than one vote decides between equals.
+    # Votes count first; between equals a bonus that halves from rank to rank decides, so that the nearest has it.
     rank = torch.arange(neighbours, device=x.device, dtype=x.dtype)
-    votes = 1 + (neighbours - rank) / (neighbours**2 + neighbours)
+    votes = 1 + torch.exp2(-rank - 2)
 
     def predict(rows: Tensor) -> Tensor:
         found = []

@@ -79,7 +79,7 @@ def knn_accuracy(
         h: ``(n, k)`` codes whose classes are known.
         labels: ``(n,)`` their classes.
         test: codes and classes to judge on; without it, two folds of h.
-        neighbours: how many vote. Of classes with equally many votes the nearer one wins.
+        neighbours: how many vote. Of classes with equally many votes the one with the nearest neighbour wins.
         distance: "euclidean" or "cosine"; equivalent for codes on a sphere.
         seed: chooses the folds and the shuffles of the null; the same on every device.
         null: how many shuffles, 0 for none.
