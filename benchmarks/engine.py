@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 
 import identica as idt
-from identica.experiments.budgets import find_budget
+from identica.experiments.clica.budgets import RECIPES
 from identica.experiments.clica.plan import Plan
 from identica.experiments.clica.tables import TABLE1, TABLE2
 from identica.training import Record
@@ -168,7 +168,7 @@ def targets_on_gpu() -> None:
     print("\nFrom the first step to the published score, our recipe, one seed, compilation included")
     for experiment, score, target in ((TABLE1, "r2", 0.9942), (TABLE2, "mcc", 0.9862)):
         row = experiment.rows[0]
-        recipe = find_budget("fast").recipe(row, "cuda")
+        recipe = RECIPES.of(row, "fast", "cuda")
         seconds_to_target(Plan(experiment, row, "fast", recipe), score, target)
 
 

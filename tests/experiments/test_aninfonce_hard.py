@@ -31,7 +31,7 @@ from identica.training import Callback, TrainState
 from identica.training.checkpoint import FILE_NAME
 from identica.training.together import Together
 from tests.experiments.test_loss_plan import TINY_RECIPE
-from tests.experiments.tiny import TINY
+from tests.experiments.tiny import TINY, everywhere
 
 SMALL = replace(FIGURE10, rows=(scanned(30.0, 10.0, 4), tuned(4.0, 30.0, 4), tuned(12.0, 30.0, 4)))
 MODELS = ("infonce", "continued", "larger", "hard")
@@ -40,7 +40,7 @@ MODELS = ("infonce", "continued", "larger", "hard")
 @pytest.fixture(autouse=True)
 def budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BUDGETS, "tiny", TINY)
-    monkeypatch.setitem(RECIPES, "tiny", {"cpu": TINY_RECIPE, "cuda": TINY_RECIPE})
+    monkeypatch.setitem(RECIPES.by_budget, "tiny", everywhere(TINY_RECIPE))
     monkeypatch.setenv("IDENTICA_COMMIT", "0123abc")
 
 
@@ -224,7 +224,7 @@ class _PowerFails(Callback):
 def test_a_killed_run_goes_on_from_the_kept_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {"rows": ["hard-4"], "seeds": 1}
     run(SMALL, tmp_path / "straight", **settings)
-    from identica.experiments.running import reproduce as module
+    from identica.experiments.running import tasks as module
 
     trained: list[str] = []
     original = module.train_model

@@ -23,13 +23,13 @@ from identica.processes import PairProcess
 from identica.report.results import gather
 from identica.report.results_losses import panels
 from tests.experiments.test_loss_plan import TINY_RECIPE
-from tests.experiments.tiny import TINY
+from tests.experiments.tiny import TINY, everywhere
 
 
 @pytest.fixture(autouse=True)
 def budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BUDGETS, "tiny", TINY)
-    monkeypatch.setitem(RECIPES, "tiny", {"cpu": TINY_RECIPE, "cuda": TINY_RECIPE})
+    monkeypatch.setitem(RECIPES.by_budget, "tiny", everywhere(TINY_RECIPE))
     monkeypatch.setenv("IDENTICA_COMMIT", "0123abc")
 
 

@@ -69,8 +69,9 @@ def plan_of(experiment: str, row: str, supplies: Supplies) -> LossPlan:
     """With a mixing that is drawn at once."""
     found = find(experiment)
     plan: Any = found.plan(found.row(row), "fast", "cuda")
-    plan = replace(plan, recipe=replace(plan.recipe, candidates=1))
-    return plan.supplied(supplies) if isinstance(plan, MnistPlan) else plan
+    if isinstance(plan, MnistPlan):
+        return plan.supplied(supplies)
+    return replace(plan, recipe=replace(plan.recipe, candidates=1))
 
 
 def step(plan: LossPlan, model: Model, seeds: int) -> Log:

@@ -104,6 +104,13 @@ def test_ids_are_unique_and_found() -> None:
         find("banana")
 
 
+def test_experiments_come_in_the_papers_order() -> None:
+    ids = [experiment.id for experiment in catalogue()]
+    first = [f"clica/{name}" for name in ("table1", "table2", "figure2", "table4", "table5")]
+    figures = [f"aninfonce/figure{number}" for number in (2, 3, 4, 6, 7, 8, 9, 10, 11, 12)]
+    assert ids == [*first, "clica-workshop/synthetic-au", *figures, "aninfonce/mnist-views"]
+
+
 def test_rows_are_selected_in_the_tables_order() -> None:
     assert [row.number for row in TABLE1.select(["11b", "2"])] == ["2", "11b"]
     assert TABLE1.select(None) == TABLE1.rows

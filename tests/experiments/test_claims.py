@@ -42,6 +42,54 @@ def test_means_over_seeds_are_compared_and_the_worst_row_decides(claim: Claim, h
     assert claim.found({**receipts, "2": [failed]}) is None  # a row whose only seed failed
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "holds"),
+    [
+        ((0.5,), (0.5,), False),  # a tie is no lead
+        ((0.51,), (0.5,), True),
+        # Leads of 0.02, 0.02, −0.02: 0.007 on average, with a standard error of 0.013.
+        ((0.52, 0.72, 0.28), (0.5, 0.7, 0.3), False),
+        # The same mean lead, which every seed has, however much the seeds differ among themselves.
+        ((0.51, 0.71, 0.31), (0.5, 0.7, 0.3), True),
+    ],
+)
+def test_a_lead_must_exceed_the_noise_of_the_seeds(
+    ours: tuple[float, ...], theirs: tuple[float, ...], holds: bool
+) -> None:
+    receipts = [
+        receipt("1", seed, scores={"aninfonce": {"r2": a}, "infonce": {"r2": b}})
+        for seed, (a, b) in enumerate(zip(ours, theirs, strict=True))
+    ]
+    claim = Above("", ("1",), R2, OTHER)
+    found = claim.found({"1": receipts})
+    assert found is not None and found.holds == holds
+    one_failed = claim.found({"1": [*receipts, receipt("1", 9, scores={"infonce": {"r2": 0.9}})]})
+    assert one_failed is not None and one_failed.value < found.value  # it counts in the mean of the other alone
+
+
+def test_a_target_that_one_seed_never_reached_has_no_mean() -> None:
+    steps = Quantity("infonce", "steps_to_0.9")
+    reached, never = {"r2": 0.95, "steps_to_0.9": 100.0}, {"r2": 0.85}
+    rows = {
+        "1": [receipt("1", seed, scores={"infonce": reached}) for seed in (0, 1)],
+        "2": [receipt("2", 0, scores={"infonce": reached}), receipt("2", 1, scores={"infonce": never})],
+        "3": [receipt("3", 0, scores={"infonce": reached}), receipt("3", 1, scores={})],  # diverged
+    }
+    assert [steps.mean(rows[name]) for name in "123"] == [100.0, None, 100.0]
+    assert Rises("", ("1", "2"), steps).found(rows) is None
+
+
+def test_smoke_is_not_judged() -> None:
+    experiment = find("aninfonce/figure2")
+    good = {"content_r2": 0.998, "style_r2": 0.998, "r2": 0.998}
+    scores = {"aninfonce": good, "infonce": good}
+    receipts = [receipt(row, experiment=experiment.id, scores=scores, budget="smoke") for row in ("1", "2", "3")]
+    rows = results(experiment, receipts, "smoke")
+    assert all(cell.verdict is None for row in rows for cell in row.cells)
+    claims = claim_results(experiment, rows)
+    assert any(one.found is not None for one in claims) and all(one.verdict is None for one in claims)
+
+
 def test_steadier_compares_deviations_and_needs_two_seeds() -> None:
     claim = Steadier("", ("1",), R2, OTHER)
     one, two = of("1", 0.5, 0.7), of("1", 0.5, 0.7)

@@ -12,14 +12,14 @@ import torch
 from identica.distributions import Conditional, FisherBingham, SphereUniform
 from identica.encoders import MLPEncoder, ResidualEncoder
 from identica.experiments import find, read
-from identica.experiments.aninfonce.budgets import RECIPES, LossRecipe
+from identica.experiments.aninfonce.budgets import RECIPES, SyntheticLossRecipe
 from identica.experiments.aninfonce.figures import FIGURE2, FIGURE11, FIGURE12
 from identica.experiments.aninfonce.measures import learned, measures
 from identica.experiments.aninfonce.plan import LossPlan
 from identica.experiments.aninfonce.shared_loss import SharedInfoNCE
 from identica.experiments.budgets import BUDGETS
 from identica.experiments.running.reproduce import reproduce
-from identica.experiments.running.runner import learning_curve, train_model
+from identica.experiments.running.runner import ModelResult, learning_curve, train_model
 from identica.objectives import EnsembleInfoNCE, InfoNCE, Objective, TriCL
 from identica.processes import EnsembleProcess, PairProcess
 from identica.similarities import Anisotropic, DotProduct
@@ -27,18 +27,16 @@ from identica.spaces import Sphere
 from identica.training import Callback, Record, TrainConfig, TrainingRun, TrainState, evaluate
 from identica.training.evaluation import first_pairs
 from identica.training.together import Together
-from tests.experiments.tiny import TINY
+from tests.experiments.tiny import TINY, everywhere
 
 TWO = (5.0,) * 5 + (25.0,) * 5
-TINY_RECIPE = LossRecipe(
+TINY_RECIPE = SyntheticLossRecipe(
     encoder="residual",
     width=8,
     blocks=1,
     steps=6,
-    supervised_steps=6,
     batch_size=32,
     lr=1e-3,
-    supervised_lr=1e-3,
     candidates=20,
     evaluations=2,
     evaluation_samples=256,
@@ -51,7 +49,7 @@ TINY_RECIPE = LossRecipe(
 @pytest.fixture(autouse=True)
 def budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BUDGETS, "tiny", TINY)
-    monkeypatch.setitem(RECIPES, "tiny", {"cpu": TINY_RECIPE, "cuda": TINY_RECIPE})
+    monkeypatch.setitem(RECIPES.by_budget, "tiny", everywhere(TINY_RECIPE))
     monkeypatch.setenv("IDENTICA_COMMIT", "0123abc")
 
 
@@ -328,17 +326,67 @@ def test_what_is_scored_is_the_turned_run(tmp_path: Path) -> None:
     assert turned.scores["excess_loss"] < plain.scores["excess_loss"]
 
 
-def test_codes_that_cannot_be_made_round_are_named_in_place_of_scores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*given: Any, **settings: Any) -> TrainingRun:
-        raise ValueError("One may be lost.")
+def trained_to(encoder: Any, one: LossPlan, model: Any, monkeypatch: pytest.MonkeyPatch) -> ModelResult:
+    """What is recorded of a run that ended with this encoder."""
 
-    monkeypatch.setattr("identica.experiments.aninfonce.plan.turn_to_axes", refuse)
+    def train(*given: Any, seeds: Any, **settings: Any) -> Any:
+        config = one.train_config(model)
+        return [TrainingRun(encoder, one.objective(model), config, (), 1.0, config.steps, seed) for seed in seeds]
+
+    monkeypatch.setattr("identica.experiments.running.runner.train_seeds", train)
+    return train_model(one, model, [0], device=torch.device("cpu"), folder=Path("nowhere"))[0]
+
+
+class Ending(torch.nn.Module):
+    """Codes on the sphere whose first entry is multiplied by ``first`` before they get there."""
+
+    def __init__(self, first: float) -> None:
+        super().__init__()
+        self.first = first
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.normalize(x * torch.tensor([self.first] + [1.0] * (x.shape[1] - 1)), dim=1)
+
+    def turn(self, rotation: torch.Tensor) -> None:
+        pass
+
+    def stretch(self, matrix: torch.Tensor) -> None:
+        pass
+
+
+def test_codes_that_cannot_be_made_round_are_named_in_place_of_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     one = plan(FIGURE2, "linear", "tiny", turned=True)
-    place = {"device": torch.device("cpu"), "folder": tmp_path}
-    result = train_model(one, "aninfonce", [0], **place)[0]  # type: ignore[arg-type]
-    assert result.info["failed"] == "One may be lost." and result.scores == {}
+    result = trained_to(Ending(1e-5), one, "aninfonce", monkeypatch)
+    assert "These codes cannot be made round" in result.info["failed"] and result.scores == {}
+    assert result.info["steps"] == 6 and result.seconds > 0.5  # of the run it says all there is
+
+
+@pytest.mark.parametrize("model", ["aninfonce", "infonce"])
+@pytest.mark.parametrize("number", ["3", "linear"])
+def test_infinite_codes_are_named_in_place_of_scores(number: str, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = trained_to(Ending(torch.nan), plan(FIGURE2, number, "tiny", turned=True), model, monkeypatch)
+    assert "NaN or infinite codes" in result.info["failed"] and result.scores == {}
+
+
+def test_scores_that_are_not_finite_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    zeros = torch.nn.Linear(10, 10)
+    for parameter in zeros.parameters():
+        torch.nn.init.zeros_(parameter)
+    result = trained_to(zeros, plan(FIGURE2, "3", "tiny"), "infonce", monkeypatch)
+    assert result.info["failed"] == "Scores of these codes are not finite: mean_code." and result.scores == {}
+
+
+@pytest.mark.filterwarnings("ignore:To be round")  # the codes are a mixing's observations
+@pytest.mark.parametrize("part", ["turn_to_axes", "measures"])
+def test_a_mistake_of_ours_is_not_a_result(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would stand in the ledger as one, and the row would never be computed again."""
+
+    def mistaken(*given: Any, **settings: Any) -> Any:
+        raise ValueError("precisions must be equally long.")
+
+    monkeypatch.setattr(f"identica.experiments.aninfonce.plan.{part}", mistaken)
+    with pytest.raises(ValueError, match="equally long"):
+        trained_to(Ending(1.0), plan(FIGURE2, "linear", "tiny", turned=True), "aninfonce", monkeypatch)
 
 
 def test_an_ensemble_and_its_rival_run_too(tmp_path: Path) -> None:

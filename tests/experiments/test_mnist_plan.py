@@ -17,7 +17,7 @@ from identica.encoders import ResidualEncoder
 from identica.experiments import find, read
 from identica.experiments.budgets import BUDGETS
 from identica.experiments.clica.tables import TABLE1
-from identica.experiments.mnist.budgets import RECIPES, MnistRecipe
+from identica.experiments.mnist.budgets import DECODED_RECIPES, SHARP_RECIPES, MnistRecipe
 from identica.experiments.mnist.figures import EXPERIMENTS, FIGURE3, MNIST_VIEWS
 from identica.experiments.mnist.plan import DecoderPlan
 from identica.experiments.mnist.rows import VaeSettings
@@ -29,7 +29,7 @@ from identica.experiments.running.supplies import Supplies, data_folder
 from identica.training import TrainState
 from identica.training.together import Together
 from tests.experiments.digits import TEST, TRAIN, write_digits
-from tests.experiments.tiny import TINY
+from tests.experiments.tiny import TINY, everywhere
 
 REAL = os.environ.get("IDENTICA_DATA")
 TINY_RECIPE = MnistRecipe(
@@ -37,10 +37,8 @@ TINY_RECIPE = MnistRecipe(
     width=8,
     blocks=1,
     steps=4,
-    supervised_steps=4,
     batch_size=32,
     lr=1e-3,
-    supervised_lr=1e-3,
     evaluations=2,
     evaluation_samples=128,
     floor_batches=2,
@@ -53,7 +51,8 @@ TINY_RECIPE = MnistRecipe(
 @pytest.fixture(autouse=True)
 def budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BUDGETS, "tiny", TINY)
-    monkeypatch.setitem(RECIPES, "tiny", {"cpu": TINY_RECIPE, "cuda": TINY_RECIPE})
+    for recipes in (DECODED_RECIPES, SHARP_RECIPES):
+        monkeypatch.setitem(recipes.by_budget, "tiny", everywhere(TINY_RECIPE))
     monkeypatch.setenv("IDENTICA_COMMIT", "0123abc")
     monkeypatch.delenv("IDENTICA_DATA", raising=False)
 
@@ -279,6 +278,12 @@ def test_a_vae_whose_training_was_stopped_is_trained_again(
     reproduce(FIGURE3, rows=["C"], out=tmp_path / "b", **settings)
     first, second = (read(tmp_path / name / "aninfonce-figure3.jsonl")[0] for name in "ab")
     assert first.scores == second.scores  # same seed, same numbers
+    (kept,) = (tmp_path / "a").glob(".runs/vae-*/vae.safetensors")
+    kept.write_bytes(kept.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match=r"vae\.safetensors is not a complete safetensors file .* It is trained again"):
+        reproduce(FIGURE3, rows=["D"], out=tmp_path / "a", **settings)
+    third = read(tmp_path / "a" / "aninfonce-figure3.jsonl")[-1]
+    assert third.models["infonce"]["vae"] == first.models["infonce"]["vae"]
 
 
 # Where the data are

@@ -27,7 +27,7 @@ from identica.training import TrainingRun, TrainState
 from identica.training.together import Together
 from tests.experiments.digits import write_digits
 from tests.experiments.test_mnist_plan import TINY_RECIPE
-from tests.experiments.tiny import TINY
+from tests.experiments.tiny import TINY, everywhere
 
 REAL = os.environ.get("IDENTICA_DATA")
 VAE = VaeSettings(hidden=(32,), epochs=12, batch_size=16, lr=5e-3)
@@ -37,7 +37,7 @@ RECIPE = replace(TINY_RECIPE, views_each=40, digits_each=1, domain_steps=30, vae
 @pytest.fixture(autouse=True)
 def budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BUDGETS, "tiny", TINY)
-    monkeypatch.setitem(VIEWS_RECIPES, "tiny", {"cpu": RECIPE, "cuda": RECIPE})
+    monkeypatch.setitem(VIEWS_RECIPES.by_budget, "tiny", everywhere(RECIPE))
     monkeypatch.setenv("IDENTICA_COMMIT", "0123abc")
     monkeypatch.delenv("IDENTICA_DATA", raising=False)
 

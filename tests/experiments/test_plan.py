@@ -13,24 +13,28 @@ from scipy import integrate
 from identica.distributions import GeneralizedNormal, ProjectedNormal, TruncatedLaplace, VonMisesFisher
 from identica.encoders import MLPEncoder, ResidualEncoder
 from identica.experiments import Experiment, catalogue, find
+from identica.experiments.aninfonce import budgets as of_losses
 from identica.experiments.aninfonce.rows import LossRow
-from identica.experiments.budgets import BUDGETS, Budget, Recipe, find_budget
+from identica.experiments.budgets import BUDGETS, Recipes, find_budget
 from identica.experiments.catalogue import Row
+from identica.experiments.clica.budgets import RECIPES, SyntheticRecipe
 from identica.experiments.clica.plan import Plan
 from identica.experiments.clica.tables import FIGURE2, TABLE1, TABLE2
 from identica.experiments.clica.workshop import SYNTHETIC_AU
 from identica.experiments.laws import UNIFORM, Law, generalized_normal, laplace, normal, vmf
+from identica.experiments.mnist import budgets as of_digits
 from identica.experiments.mnist.rows import MnistExperiment
 from identica.experiments.parts import make_conditional, make_marginal, make_similarity, matched_temperature
+from identica.experiments.three_d_ident import budgets as of_images
 from identica.experiments.three_d_ident.tables import ImageExperiment
 from identica.objectives import AlignUniform, InfoNCE
 from identica.similarities import DotProduct, LpSimilarity
 from identica.spaces import Box
-from tests.experiments.tiny import RECIPE
+from tests.experiments.tiny import RECIPE, everywhere
 
 
 def plan(experiment: Experiment, number: str, budget: str = "fast", device: str = "cpu", **changes: object) -> Plan:
-    recipe = BUDGETS[budget].recipe(experiment.row(number), device)  # type: ignore[arg-type]
+    recipe = RECIPES.of(experiment.row(number), budget, device)  # type: ignore[arg-type]
     return Plan(experiment, experiment.row(number), budget, replace(recipe, candidates=20, **changes))  # type: ignore[arg-type]
 
 
@@ -143,7 +147,7 @@ def test_the_papers_protocol_to_the_letter() -> None:
         assert encoder.hidden == (100, 500, 500, 500, 500, 100) and encoder.negative_slope == 0.01
     objective = plan(TABLE1, "5", "paper").objective("contrastive")
     assert isinstance(objective, InfoNCE) and objective.self_negatives and objective.negatives == "anchors"
-    assert BUDGETS["paper"].recipes["cuda"].candidates == 25_000
+    assert RECIPES.by_budget["paper"]["cuda"].candidates == 25_000
 
 
 def test_the_fast_recipe_uses_the_matched_temperature_and_says_its_cpu_batch() -> None:
@@ -164,27 +168,62 @@ def test_a_recipe_may_anneal_and_fix_the_box() -> None:
 
 
 def test_a_budget_may_adapt_its_recipe_to_the_row() -> None:
-    def adapted(recipe: Recipe, row: Row) -> Recipe:
+    def adapted(recipe: SyntheticRecipe, row: Row) -> SyntheticRecipe:
         return replace(recipe, steps=99) if row.model_space == "box" else recipe
 
-    budget = Budget("", {"cpu": RECIPE, "cuda": RECIPE}, adapted=adapted)
-    assert budget.recipe(TABLE2.row("1"), "cuda").steps == 99
-    assert budget.recipe(TABLE2.row("6"), "cuda") is RECIPE
+    recipes = Recipes({"ours": everywhere(RECIPE), "theirs": everywhere(RECIPE)}, adapted={"ours": adapted})
+    assert recipes.of(TABLE2.row("1"), "ours", "cuda").steps == 99
+    assert recipes.of(TABLE2.row("6"), "ours", "cuda") == RECIPE == recipes.of(TABLE2.row("1"), "theirs", "cuda")
+    changed = replace(TABLE2.row("1"), recipes={"ours": {"lr": 0.5}})
+    assert recipes.of(changed, "ours", "cpu") == replace(RECIPE, steps=99, lr=0.5)
+    assert recipes.of(changed, "theirs", "cpu") == RECIPE
+
+
+def test_a_row_that_changes_what_its_recipe_does_not_have_is_refused() -> None:
+    """Of another paper's settings, too: none is taken and ignored."""
+    table2, figure2, figure3 = TABLE2, find("aninfonce/figure2"), find("aninfonce/figure3")
+    for experiment, number, setting in (
+        (table2, "1", "similarity_lr"),
+        *((figure2, "3", name) for name in ("self_negatives", "positives_per_anchor", "temperature", "supervised_lr")),
+        (figure2, "3", "btach_size"),
+        (figure3, "C", "candidates"),
+        (find("clica/table4"), "1b", "steps"),
+    ):
+        row = replace(experiment.row(number), recipes={"fast": {setting: 1}})
+        for budget in BUDGETS:  # whichever is asked for
+            with pytest.raises(
+                ValueError, match=f"Row {number} changes '{setting}' with the budget fast, which a .*Recipe"
+            ):
+                experiment.plan(row, budget, "cpu")
+    with pytest.raises(ValueError, match="Row 3 changes a recipe. No such budget 'fats'. Did you mean 'fast'?"):
+        figure2.plan(replace(figure2.row("3"), recipes={"fats": {"steps": 5}}), "smoke", "cpu")
+
+
+def test_every_kind_of_row_has_a_recipe_for_every_budget() -> None:
+    for recipes in (
+        RECIPES,
+        of_losses.RECIPES,
+        of_digits.DECODED_RECIPES,
+        of_digits.SHARP_RECIPES,
+        of_digits.VIEWS_RECIPES,
+        of_images.RECIPES,
+    ):
+        assert list(recipes.by_budget) == list(BUDGETS)
+        assert all(set(devices) == {"cpu", "cuda"} for devices in recipes.by_budget.values())
 
 
 def test_our_recipe_takes_self_pairs_only_where_nothing_else_reaches_the_score() -> None:
-    fast = find_budget("fast")
     with_self_pairs = [
         f"{table.id} {row.number}"
         for table in (TABLE1, TABLE2)
         for row in table.rows
-        if fast.recipe(row, "cuda").self_negatives
+        if RECIPES.of(row, "fast", "cuda").self_negatives
     ]
     first, second = ("8", "11b", "12b"), ("2", "7", "10")
     assert with_self_pairs == [*(f"clica/table1 {row}" for row in first), *(f"clica/table2 {row}" for row in second)]
-    box = fast.recipe(TABLE2.row("3"), "cuda")
+    box = RECIPES.of(TABLE2.row("3"), "fast", "cuda")
     assert (box.learn_bound, box.anneal_from, box.anneal_to) == (False, 10.0, 2.0)
-    assert fast.recipe(TABLE1.row("1"), "cuda").anneal_from == 1.0
+    assert RECIPES.of(TABLE1.row("1"), "fast", "cuda").anneal_from == 1.0
 
 
 def test_a_mistyped_budget_gets_the_nearest() -> None:

@@ -19,7 +19,8 @@ import torch
 
 from identica.cli.app import run
 from identica.experiments import catalogue, find, find_all, read
-from identica.experiments.budgets import BUDGETS, Budget
+from identica.experiments.budgets import BUDGETS
+from identica.experiments.clica.budgets import RECIPES
 from identica.experiments.clica.plan import Plan
 from identica.experiments.running import seeds as training
 from identica.experiments.running import time_limit
@@ -27,7 +28,7 @@ from identica.experiments.running.folders import RunFolders
 from identica.experiments.running.progress import TableProgress
 from identica.experiments.running.reproduce import reproduce
 from identica.training.checkpoint import FILE_NAME
-from tests.experiments.tiny import RECIPE, SLOW, TINY
+from tests.experiments.tiny import RECIPE, SLOW, SLOW_RECIPE, TINY, everywhere
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE1, TABLE2 = find("clica/table1"), find("clica/table2")
@@ -37,6 +38,8 @@ TABLE1, TABLE2 = find("clica/table1"), find("clica/table2")
 def budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BUDGETS, "tiny", TINY)
     monkeypatch.setitem(BUDGETS, "slow", SLOW)
+    monkeypatch.setitem(RECIPES.by_budget, "tiny", everywhere(RECIPE))
+    monkeypatch.setitem(RECIPES.by_budget, "slow", everywhere(SLOW_RECIPE))
     monkeypatch.delenv("IDENTICA_DEBUG", raising=False)
     monkeypatch.setenv("IDENTICA_COMMIT", "0123abc")
     monkeypatch.setenv("COLUMNS", "100")
@@ -169,8 +172,8 @@ def test_a_seed_that_diverges_does_not_stop_the_others(tmp_path: Path, monkeypat
 
 def test_where_all_seeds_diverge_all_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wild = replace(RECIPE, lr=1e30)
-    monkeypatch.setitem(BUDGETS, "wild", Budget("", {"cpu": wild, "cuda": wild}, seeds=2))
-    (result,) = reproduce(TABLE1, rows=["5"], budget="wild", device="cpu", out=tmp_path, quiet=True)
+    monkeypatch.setitem(RECIPES.by_budget, "tiny", everywhere(wild))
+    (result,) = reproduce(TABLE1, rows=["5"], budget="tiny", device="cpu", out=tmp_path, quiet=True)
     receipts = read(tmp_path / "clica-table1.jsonl")
     assert len(receipts) == 2 and result["contrastive"].ours is None and len(result.failures) == 2
     for receipt in receipts:
@@ -202,6 +205,12 @@ def test_the_table_fits_into_100_columns(tmp_path: Path, capsys: pytest.CaptureF
     assert "model Unbounded, GenNorm β=3 " in out and "stays low as predicted" in out  # neither broken nor cut
 
 
+def test_the_catalogue_of_a_paper_lists_its_experiments_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["catalog", "aninfonce"]) == 0
+    out = capsys.readouterr().out
+    assert "aninfonce/figure2" in out and "aninfonce/mnist-views" in out and "clica" not in out
+
+
 def test_the_catalogue_lists_experiments_and_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["catalog", "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out
@@ -220,6 +229,8 @@ def test_the_catalogue_lists_experiments_and_rows(tmp_path: Path, capsys: pytest
         (["clica/table1", "--out", "/proc/results", "--budget", "tiny"], "The folder /proc/results cannot hold"),
         (["clica/table1", "--out", __file__, "--budget", "tiny"], "is a file, and the results need a folder"),
         (["clica/table1", "aninfonc"], "No such experiment 'aninfonc'. Did you mean 'aninfonce'?"),
+        (["clica/table1", "--rows", ","], "No row of clica/table1 is named: leave the rows out for all"),
+        (["clica/table1", "--have", "/nowhere"], "There is no folder /nowhere to read results from"),
         (["clica", "--rows", "1"], "name one experiment alone, or leave the rows out"),
         (["clica/table1", "--minutes", "0"], "minutes must be a number above 0, not 0.0"),
         (["clica/table1", "--minutes", "nan"], "minutes must be a number above 0, not nan"),
@@ -253,7 +264,7 @@ def test_a_torn_line_is_set_aside_and_trained_again(tmp_path: Path, capsys: pyte
     capsys.readouterr()
     assert run(arguments) == 0
     err = capsys.readouterr().err
-    assert f"Warning: Line 2 of {path} is torn" in err and "It was moved to" in err and "Traceback" not in err
+    assert err.count(f"Warning: Line 2 of {path} is torn") == 1 and "It was moved to" in err and "Traceback" not in err
     again = [(one.seed, one.scores) for one in read(path)]
     assert again == [(one["seed"], one["scores"]) for one in map(json.loads, whole.splitlines())]
 

@@ -20,9 +20,8 @@ from identica.experiments.running import stages
 from identica.experiments.running.reproduce import reproduce
 from identica.experiments.running.stages import joined, train_stages
 from identica.experiments.running.starts import digest
-from identica.experiments.three_d_ident import budgets
 from identica.experiments.three_d_ident import plan as plans
-from identica.experiments.three_d_ident.budgets import RECIPES, Resolution, recipe_of
+from identica.experiments.three_d_ident.budgets import RECIPES, Resolution
 from identica.experiments.three_d_ident.plan import ImagePlan
 from identica.experiments.three_d_ident.tables import TABLE4, TABLE5, ImageRow
 from identica.objectives import InfoNCE, Supervised
@@ -34,6 +33,7 @@ from identica.similarities import Annealed, DotProduct, LpSimilarity
 from identica.spaces import Box, Euclidean, Sphere
 from identica.training import Callback, Record, TrainConfig, TrainingRun, TrainState
 from identica.training.checkpoint import FILE_NAME
+from tests.experiments.tiny import everywhere
 from tests.processes.painting import Painting
 
 # Typed from the tables a second time: R² on test and on training images.
@@ -193,7 +193,9 @@ def test_other_spaces_have_temperatures_that_do_not_fall() -> None:
 def test_small_images_come_first() -> None:
     names = [stage.name for stage in plan("1b").stages("contrastive")]
     assert names == ["1-64-pixels", "2-64-pixels", "3-128-pixels"]
-    assert plan("1b").train_config("contrastive").steps == sum(r.steps for r in RECIPES["fast"]["cuda"].resolutions)
+    assert plan("1b").train_config("contrastive").steps == sum(
+        r.steps for r in RECIPES.by_budget["fast"]["cuda"].resolutions
+    )
 
 
 def test_both_tables_share_every_model_and_rows_share_the_baselines() -> None:
@@ -222,7 +224,7 @@ def test_an_unknown_budget_gets_a_sentence() -> None:
     row = TABLE4.row("1")
     assert isinstance(row, ImageRow)
     with pytest.raises(ValueError, match="No such budget 'fats'. Did you mean 'fast'?"):
-        recipe_of(row, "fats", "cpu")
+        RECIPES.of(row, "fats", "cpu")
 
 
 # Trained in stages
@@ -240,7 +242,7 @@ def test_stages_are_one_run_in_the_end() -> None:
 
 
 TINY = dataclasses.replace(
-    RECIPES["smoke"]["cpu"],
+    RECIPES.by_budget["smoke"]["cpu"],
     resolutions=(Resolution(8, 1, 1e-3, pool=8), Resolution(16, 2, 1e-3)),
     batch_size=4,
     test_images=128,
@@ -251,7 +253,7 @@ TINY = dataclasses.replace(
 def test_a_row_is_trained_scored_and_shared_and_continues_where_it_was_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(budgets.RECIPES, "smoke", {"cpu": TINY, "cuda": TINY})
+    monkeypatch.setitem(RECIPES.by_budget, "smoke", everywhere(TINY))
     table4, table5 = (dataclasses.replace(table, models=("identity", "contrastive")) for table in (TABLE4, TABLE5))
 
     class Stopped(Exception):
@@ -296,7 +298,7 @@ def test_a_seed_is_whole_before_the_next_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Interrupted in the second seed, the first has its receipt, and the second keeps what it has."""
-    monkeypatch.setitem(budgets.RECIPES, "smoke", {"cpu": TINY, "cuda": TINY})
+    monkeypatch.setitem(RECIPES.by_budget, "smoke", everywhere(TINY))
     begun: list[str] = []
     stops = ["supervised 1"]
 
@@ -361,7 +363,7 @@ def test_a_stage_whose_checkpoint_is_torn_starts_afresh_and_the_one_before_does_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh = dataclasses.replace(TINY, resolutions=(Resolution(8, 1, 1e-3), Resolution(16, 2, 1e-3)))
-    monkeypatch.setitem(budgets.RECIPES, "smoke", {"cpu": fresh, "cuda": fresh})
+    monkeypatch.setitem(RECIPES.by_budget, "smoke", everywhere(fresh))
     made = plan("1b", "smoke", "cpu")
     starts: list[int] = []
     settings: dict[str, Any] = {"device": torch.device("cpu"), "folder": tmp_path, "callbacks": [_Starts(starts)]}

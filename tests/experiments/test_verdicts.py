@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from identica.experiments.catalogue import Published, Row
+from identica.experiments.catalogue import Published, Row, find
 from identica.experiments.clica.tables import FIGURE2, TABLE1, TABLE2
 from identica.experiments.clica.workshop import SYNTHETIC_AU
 from identica.experiments.receipts.verdicts import (
@@ -64,6 +64,17 @@ def test_a_row_that_nobody_recovered_and_no_theory_covers_falls_as_it_falls() ->
     for mean in (20.0, 43.8, 99.0):
         assert says(ROW10, "contrastive", mean) == ("as it falls", None)
     assert says(ROW10, "supervised", 90.0) == ("short by 9.97", False)
+
+
+def test_infonce_is_a_baseline_only_beside_what_replaces_it() -> None:
+    alone, beside = find("aninfonce/figure7").row("neighbours"), find("aninfonce/mnist-views").row("1")
+    assert says(alone, "infonce", 95.32) == ("short by 1.38", False)  # type: ignore[arg-type]
+    assert says(alone, "infonce", 96.65) == ("reproduced", True)  # type: ignore[arg-type]
+    assert says(beside, "infonce", 20.0) == ("as it falls", None)  # type: ignore[arg-type]
+
+
+def test_where_identity_is_another_score_than_the_papers_it_is_not_judged() -> None:
+    assert says(find("clica/table4").row("1"), "identity", 50.0) is None  # type: ignore[arg-type]
 
 
 def test_without_a_figure_only_a_promise_is_judged() -> None:

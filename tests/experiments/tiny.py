@@ -6,9 +6,11 @@ import signal
 import sys
 from dataclasses import replace
 
-from identica.experiments.budgets import BUDGETS, Budget, Recipe
+from identica.experiments.budgets import BUDGETS, Budget, R
+from identica.experiments.catalogue import DeviceKind
+from identica.experiments.clica.budgets import RECIPES, SyntheticRecipe
 
-RECIPE = Recipe(
+RECIPE = SyntheticRecipe(
     encoder="residual",
     width=8,
     blocks=1,
@@ -21,10 +23,15 @@ RECIPE = Recipe(
     evaluations=2,
     evaluation_samples=256,
 )
-TINY = Budget("for tests", {"cpu": RECIPE, "cuda": RECIPE}, seeds=2)
+TINY, SLOW = Budget("for tests", seeds=2), Budget("for tests", seeds=1)
 #: Long enough to be interrupted.
-_SLOW = replace(RECIPE, steps=600)
-SLOW = Budget("for tests", {"cpu": _SLOW, "cuda": _SLOW}, seeds=1)
+SLOW_RECIPE = replace(RECIPE, steps=600)
+
+
+def everywhere(recipe: R) -> dict[DeviceKind, R]:
+    """The same on every kind of device."""
+    return {"cpu": recipe, "cuda": recipe}
+
 
 if __name__ == "__main__":
     from identica.cli.app import run
@@ -32,4 +39,5 @@ if __name__ == "__main__":
     # A shell starts its background jobs with SIGINT ignored, and a child inherits that from the tests.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     BUDGETS.update(tiny=TINY, slow=SLOW)
+    RECIPES.by_budget.update(tiny=everywhere(RECIPE), slow=everywhere(SLOW_RECIPE))
     sys.exit(run())

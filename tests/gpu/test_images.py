@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 RECIPE = replace(
-    RECIPES["smoke"]["cuda"],
+    RECIPES.by_budget["smoke"]["cuda"],
     resolutions=(Resolution(16, 12, 1e-3, pool=64, refresh=8), Resolution(32, 8, 1e-3, "cosine", pool=32)),
     precision="bf16",
     rendered=512,

@@ -17,7 +17,7 @@ from identica.experiments.mnist import budgets as of_digits
 from identica.experiments.mnist.rows import VaeSettings
 from identica.experiments.running.reproduce import reproduce
 from tests.experiments.digits import write_digits
-from tests.experiments.tiny import TINY
+from tests.experiments.tiny import TINY, everywhere
 
 pytestmark = [
     pytest.mark.gpu,
@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 DEVICE = "cuda"
-CHANGES: dict[str, Any] = {"steps": 20, "candidates": 20, "evaluation_samples": 1024, "precision": "tf32"}
+CHANGES: dict[str, Any] = {"steps": 20, "evaluation_samples": 1024, "precision": "tf32"}
 ROWS = {
     "figure2": ("1", "6", "linear", "tau-learned"),
     "figure4": ("d40-p75-b256", "d80-p75-b256"),
@@ -43,13 +43,13 @@ ROWS = {
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    recipe = replace(of_losses.RECIPES["smoke"]["cuda"], **CHANGES)
+    recipe = replace(of_losses.RECIPES.by_budget["smoke"]["cuda"], **CHANGES, candidates=20)
     vae = VaeSettings(hidden=(32, 16), epochs=3, batch_size=32)
-    digits = replace(of_digits.RECIPES["smoke"]["cuda"], **CHANGES, vae=vae, views_each=50)
+    digits = replace(of_digits.DECODED_RECIPES.by_budget["smoke"]["cuda"], **CHANGES, vae=vae, views_each=50)
     monkeypatch.setitem(BUDGETS, "tiny", TINY)
-    monkeypatch.setitem(of_losses.RECIPES, "tiny", {"cpu": recipe, "cuda": recipe})
-    for recipes in (of_digits.RECIPES, of_digits.VIEWS_RECIPES):
-        monkeypatch.setitem(recipes, "tiny", {"cpu": digits, "cuda": digits})
+    monkeypatch.setitem(of_losses.RECIPES.by_budget, "tiny", everywhere(recipe))
+    for recipes in (of_digits.DECODED_RECIPES, of_digits.SHARP_RECIPES, of_digits.VIEWS_RECIPES):
+        monkeypatch.setitem(recipes.by_budget, "tiny", everywhere(digits))
     monkeypatch.setenv("IDENTICA_COMMIT", "0123abc")
     return write_digits(tmp_path / "data", monkeypatch)
 

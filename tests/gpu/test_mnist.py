@@ -13,7 +13,7 @@ import torch
 from identica.distributions import SphereUniform
 from identica.encoders import VAE, Whiten
 from identica.experiments import find
-from identica.experiments.mnist.budgets import RECIPES
+from identica.experiments.mnist.budgets import DECODED_RECIPES
 from identica.experiments.mnist.rows import VaeSettings
 from identica.experiments.running.runner import train_model
 from identica.experiments.running.supplies import Supplies
@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 RECIPE = replace(
-    RECIPES["smoke"]["cuda"],
+    DECODED_RECIPES.by_budget["smoke"]["cuda"],
     steps=40,
     precision="tf32",
     vae=VaeSettings(hidden=(32, 16), epochs=3, batch_size=32),

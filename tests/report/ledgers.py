@@ -29,7 +29,13 @@ def made_up(experiment: Experiment, row: Row, /, seed: int, budget: str = "fast"
     curve: dict[str, list[Any]] = {"step": steps}
     for metric, final in scores["contrastive"].items():
         curve[metric] = [round(final * (1 - 0.5 * 0.6 ** (k + source.random())), 5) for k in range(21)]
-    info = {"hash": "h", "steps": 10_000, "seconds": SECONDS.get(budget, 1.0), "trained_together": 5, "curve": curve}
+    info = {
+        "hash": f"{experiment.id} {row.number}",
+        "steps": 10_000,
+        "seconds": SECONDS.get(budget, 1.0),
+        "trained_together": 5,
+        "curve": curve,
+    }
     data: dict[str, Any] = {
         "experiment": experiment.id,
         "row": row.number,

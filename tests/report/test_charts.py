@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identica.report.charts import Series, heatmap, line_chart, scatter, ticks
+from identica.report.charts import Series, heatmap, line_chart, scatter
+from identica.report.frame import ticks
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 

@@ -79,11 +79,19 @@ def test_a_figure_that_was_not_run_still_shows_the_mass() -> None:
 
 
 def test_time_is_drawn_from_ours_to_theirs() -> None:
-    svg = spent_chart([Spent("a & b", 100.0, (36e3, 72e3)), Spent("c", 0.0, (36e3, 72e3))])
+    svg = spent_chart([Spent("a & b", 100.0, (36e3, 72e3)), Spent("c", 50.0, (36e3, 36e3))])
     root = parse(svg)
-    ours, none = numbers(root, "circle", "cx")
-    low = numbers(root, "rect", "x")[0]
-    assert none < ours < low
+    ours, less = numbers(root, "circle", "cx")
+    low, short = numbers(root, "rect", "x")
+    assert less < ours < low
+    wide, shown = numbers(root, "rect", "width")
+    assert shown == 6.0 < wide and short + shown / 2 == pytest.approx(low, abs=0.1)  # one number still is a bar to see
     labels = {text.text: float(text.get("x") or 0) for text in root.findall(".//text")}
     assert labels["1 min"] < ours < labels["1 h"] < labels["10 h"] and low == pytest.approx(labels["10 h"], abs=0.1)
     assert "a & b: ours 100.0 s, the authors 10 to 20 h" in words(svg)
+
+
+def test_what_took_no_time_is_not_drawn_as_if_it_had_taken_a_second() -> None:
+    svg = spent_chart([Spent("a", 100.0, (36e3, 72e3)), Spent("shared", 0.0, (36e3, 72e3))])
+    assert len(parse(svg).findall(".//circle")) == 1 and "shared" not in svg
+    assert "Nothing to draw" in spent_chart([Spent("shared", 0.0, (36e3, 72e3))])

@@ -10,9 +10,10 @@ import pytest
 
 from identica.experiments import Receipt, catalogue, find
 from identica.experiments.aninfonce.rows import LossExperiment, LossRow
+from identica.report.loss_table import caption, headings, precisions, table_rows
 from identica.report.markdown import markdown
 from identica.report.results import Block, gather
-from identica.report.results_losses import HEADINGS, panels, precisions, table_rows
+from identica.report.results_losses import panels
 from identica.report.results_page import results_page
 
 FIGURE2 = find("aninfonce/figure2")
@@ -37,7 +38,7 @@ def made_up(row: LossRow, seed: int, **changes: Any) -> Receipt:
             curve["precision"] = [[1.0] * len(found), found]
         elif row.losses["infonce"].learned:
             per_dimension[model] = {"temperature": [0.125]}
-        models[model] = {"hash": model, "curve": curve, "minimal_loss": 2.9}
+        models[model] = {"hash": f"{model} {row.number}", "curve": curve, "minimal_loss": 2.9}
         models[model]["similarities"] = {"positives": [0.0, 0.5, 1.5], "negatives": [0.5, 1.0, 0.5]}
     data: dict[str, Any] = {"experiment": FIGURE2.id, "row": row.number, "x": dict(row.x), "seed": seed}
     data |= {"budget": "fast", "scores": scores, "per_dimension": per_dimension, "models": models, "config": {}}
@@ -67,13 +68,18 @@ def test_claims_are_judged_and_counted(receipts: list[Receipt]) -> None:
 def test_the_text_has_the_claims_and_a_line_for_each_loss(receipts: list[Receipt]) -> None:
     text = markdown(gather(receipts)).split("## aninfonce/figure2\n")[1].split("\n## ")[0]
     assert "The paper prints few numbers" in text
-    assert re.search(r"every entry of Λ̂ is within 1 % of the truth +\| 0.00400 \| trend holds", text)
-    (line,) = [line for line in text.splitlines() if line.startswith("| 3 ")]
+    assert re.search(r"every entry of Λ̂ is within 1 % of the truth +\| +0.40 % \| trend holds", text)
+    assert re.search(r"recovers content up to Λ₂ = 25: R² ≥ 0.997 +\| +99.90 % \| trend holds", text)
+    assert re.search(r"within 0.01 nats of its minimum +\| +0.0040 nats \| trend holds", text)
+    line, other = [line for line in text.splitlines() if line.startswith("| 3 ")]
     cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells[:3] == ["3", "S⁹, Λ = 5 ×5, 25 ×5", "AnInfoNCE"] and cells[3:5] == ["99.85 ± 0.00 (3)", "99.70"]
-    assert cells[5:10] == ["99.90", "99.80", "99.00", "99.50", "73"], "two blocks of five, each up to a rotation"
-    assert cells[10] == "5.02, 25.10 (± 0.03)" and cells[11:14] == ["0.40 %", "0.0040", "120"]
-    assert [line.split("|")[10].strip() for line in text.splitlines() if line.startswith("| linear")] == ["100"]
+    assert cells[:3] == ["3", "S⁹, Λ = 5 ×5, 25 ×5", "AnInfoNCE"]
+    assert cells[3:6] == ["99.85 ± 0.00 (3)", "99.70", "reproduced"]
+    assert cells[6:11] == ["99.90", "99.80", "99.00", "99.50", "73"], "two blocks of five, each up to a rotation"
+    assert cells[11] == "5.02, 25.10 (± 0.03)" and cells[12:15] == ["0.40 %", "0.0040", "120"]
+    assert [cell.strip() for cell in other.strip("|").split("|")][:3] == ["3", "–", "InfoNCE, τ = 1"]
+    linear = [line.split("|")[11].strip() for line in text.splitlines() if line.startswith("| linear")]
+    assert linear == ["100", "100"]
     assert "MCC promised: of codes that are right up to a rotation" in text
     assert "| τ = 0.1250 " in text and text.count("InfoNCE, τ = 1 ") == 8
 
@@ -81,7 +87,8 @@ def test_the_text_has_the_claims_and_a_line_for_each_loss(receipts: list[Receipt
 def test_rows_without_receipts_say_so() -> None:
     block = block_of([])
     rows = list(table_rows(block))
-    assert len(rows) == 18 and all(len(row) == len(HEADINGS) and row[3] == "not run" for row in rows)
+    assert headings(block) == ("Row", "Pairs", "Loss", "R²", "Paper")
+    assert len(rows) == 18 and all(len(row) == 5 and row[3] == "not run" for row in rows)
     assert panels(block) == []
     text = markdown(gather([])).split("## aninfonce/figure2\n")[1].split("\n## ")[0]
     assert "### Not run" in text and "loses style" in text and "| linear" not in text  # empty lines help nobody
@@ -100,17 +107,22 @@ def test_precisions_are_compared_in_order_of_size_and_averaged(receipts: list[Re
 def test_panels_show_content_and_style_precisions_and_the_detail_over_time(receipts: list[Receipt]) -> None:
     drawn = dict(panels(block_of(receipts)))
     titles = list(drawn)
-    assert titles[:3] == ["Content and style", "InfoNCE at Λ₂ = 25", "Λ̂ against Λ"] and len(titles) == 7
+    assert titles[:3] == ["Content and style", "InfoNCE at Λ₂ = 25", "How far Λ̂ is off"] and len(titles) == 7
     for chart in drawn.values():
         ElementTree.fromstring(chart.partition("</svg>")[0] + "</svg>")
     first = drawn["Content and style"]
     assert "AnInfoNCE, style from 0.998 to 0.998" in first and "InfoNCE, style from 0.02 to 0.02" in first
     assert first.count("<polyline") == 4 and first.count("stroke-dasharray") == 2
-    assert drawn["Λ̂ against Λ"].count("<circle") == 70
-    time = next(chart for title, chart in drawn.items() if title.startswith("Λ̂ over time"))
+    assert ">Λ₂</text>" in first and ">precision</text>" not in first
+    assert ">temperature τ</text>" in drawn["InfoNCE at Λ₂ = 25"]
+    off = drawn["How far Λ̂ is off"]
+    assert off.count("<circle") == 70 and 'class="dot c1"' in off
+    assert "AnInfoNCE from 0.4 to 0.4" in off and "the truth from 0 to 0" in off, "in percent, of two and three seeds"
+    assert 'class="curve reference"' in off, "the zero line has no colour of a loss"
+    time = drawn["Λ̂ over time, S⁹, Λ = 5 ×5, 25 ×5, AnInfoNCE, seed 0"]
     assert time.count("<polyline") == 10 + 2 and time.count("stroke-dasharray") == 2, "and two levels of Λ"
-    loss = next(chart for title, chart in drawn.items() if title.startswith("The loss over time"))
-    assert "minimum from 2.9 to 2.9" in loss
+    loss = drawn["The loss over time, S⁹, Λ = 5 ×5, 25 ×5, batches of 4,096, seed 0"]
+    assert "minimum from 2.9 to 2.9" in loss and loss.count("<polyline") == 3, "both losses, and one minimum"
     similarities = next(chart for title, chart in drawn.items() if title.startswith("Similarities"))
     assert similarities.count("<polyline") == 4 and "AnInfoNCE, positives from 0 to 1.5" in similarities
 
@@ -133,6 +145,8 @@ def test_the_page_has_it_and_survives_strange_receipts(receipts: list[Receipt]) 
     page = results_page(gather(receipts))
     section = page.split('id="aninfonce-figure2"')[1].split("</section>")[0]
     assert section.count("<svg") == 7 and section.count(">trend holds</span>") == 8
+    assert section.count(">reproduced</span>") == 2, "what the tally counts can be found"
+    assert "<summary>All 11 rows in numbers: R² from 50.95 to 99.85; 2 reproduced</summary>" in section
     assert "InfoNCE at τ = 1 loses style" in section and "25.10" in section
     strange = {
         "aninfonce": {
@@ -178,3 +192,41 @@ def test_points_in_named_groups_share_a_line() -> None:
     groups = {row.number: plot.group(row.x) for row in experiment.rows if plot.shows(row.x)}
     assert groups["d40-p75-b16384"] == "matched temperature" and groups["d40-p75-b16384-w4"] == "four times it"
     assert groups["d40-p75-b16384-w4-long"] == "four times it, given time" and "d40-p75-b4096" not in groups
+
+
+def of_scaling(experiment_id: str, numbers: list[str]) -> Block:
+    """Receipts of points with one loss each."""
+    experiment = find(experiment_id)
+    receipts = []
+    for place, number in enumerate(numbers):
+        row = experiment.row(number)
+        value = 0.9 + 0.01 * place
+        scores = {"r2": value, "mcc": 0.4, "content_r2": value, "style_r2": value, "within_r2": value}
+        data: dict[str, Any] = {"experiment": experiment.id, "row": number, "x": dict(row.x), "seed": 0, "config": {}}
+        data |= {"scores": {"infonce": scores}, "budget": "fast", "config_hash": "c", "seconds": 1.0, "batch": 64}
+        receipts.append(Receipt(**data, steps=100, device="H200", precision="tf32"))
+    return next(one.main for one in gather(receipts).sections if one.experiment is experiment)
+
+
+def test_where_all_precisions_are_equal_there_are_no_columns_on_blocks_and_none_is_empty() -> None:
+    block = of_scaling("aninfonce/figure8", ["p25", "p75"])
+    assert headings(block) == ("Row", "Pairs", "Loss", "R²", "MCC", "MCC promised", "Seconds")
+    assert caption(block) == "R² and MCC in percent, mean ± standard deviation (seeds)"
+    assert not any(remark.startswith("Within") for remark in block.remarks)
+    assert any(remark.startswith("MCC promised") for remark in block.remarks)
+
+
+def test_groups_are_in_order_and_named_once() -> None:
+    block = of_scaling("aninfonce/figure4", ["d20-p75-b256", "d20-p75-b1024", "d20-p25-b256", "d20-p25-b1024"])
+    drawn = dict(panels(block))
+    assert re.findall(r"</i>([^<]*)</span>", drawn["20 dimensions"]) == ["Λ = 25", "Λ = 75"]
+    assert re.findall(r"</i>([^<]*)</span>", drawn["Λ = 75"]) == ["20 dimensions"]
+    assert ">batch size</text>" in drawn["Λ = 75"]
+
+
+def test_where_all_precisions_are_equal_the_axis_is_theirs() -> None:
+    block = of_scaling("aninfonce/figure8", ["p25", "p75"])
+    for result in block.run:
+        result.receipts[0].scores["infonce"]["steps_to_0.7"] = 500.0  # type: ignore[index]
+    chart = dict(panels(block))["Steps to a target"]
+    assert ">Λ</text>" in chart and "Λ₂" not in chart

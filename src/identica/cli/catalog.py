@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def catalog(
-    experiment: Annotated[str | None, typer.Argument(help="List the rows of this one.")] = None,
+    experiment: Annotated[
+        str | None, typer.Argument(help="List the rows of this one; of a paper, such as aninfonce, its experiments.")
+    ] = None,
     results: Annotated[Path, typer.Option(help="Folder with the ledgers of results.")] = Path("results"),
 ) -> None:
     """List the experiments, and what the ledgers hold of each.
@@ -23,14 +25,15 @@ def catalog(
       identica catalog clica/table1       its rows: settings, the paper's figures, what theory says
     """  # noqa: D301 (\b tells click to keep the lines as they are)
     from identica.cli.plain_warnings import plain_warnings
-    from identica.experiments import catalogue, find, ledger_path, read
+    from identica.experiments import catalogue, find_all, ledger_path, read
 
     with plain_warnings():
-        if experiment is not None:
-            _print_rows(find(experiment))
-            return
-        entries = [(entry, read(ledger_path(results, entry.id))) for entry in catalogue()]
-        _print_experiments(entries)
+        wanted = {one.id for one in find_all([experiment or "all"])}
+        chosen = [one for one in catalogue() if one.id in wanted]
+        if len(chosen) == 1:
+            _print_rows(chosen[0])
+        else:
+            _print_experiments([(one, read(ledger_path(results, one.id))) for one in chosen])
 
 
 def _print_experiments(entries: list[tuple[Experiment, tuple[Receipt, ...]]]) -> None:

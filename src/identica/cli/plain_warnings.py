@@ -11,10 +11,13 @@ from typing import Any
 
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """While it lasts, a warning is ``Warning: sentence`` on stderr."""
+    """While it lasts, a warning is ``Warning: sentence`` on stderr, once however often it is given."""
+    shown: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"Warning: {message}", file=sys.stderr)
+        if str(message) not in shown:
+            shown.add(str(message))
+            print(f"Warning: {message}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -82,8 +82,8 @@ def _print(results: Results, markdown: Path, page: Path) -> None:
 
     console = Console(highlight=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("Experiment", "Budget", "Contrastive", "Seconds"):
-        table.add_column(heading, justify="right" if heading == "Seconds" else "left", no_wrap=heading != "Contrastive")
+    for heading in ("Experiment", "Budget", "Verdicts", "Seconds"):
+        table.add_column(heading, justify="right" if heading == "Seconds" else "left", no_wrap=heading != "Verdicts")
     for block in (block for section in results.sections for block in section.blocks):
         said = block.tally if block.run else NOT_RUN
         table.add_row(block.experiment.id, block.budget or "–", said, seconds_text(block.seconds) if block.run else "–")

@@ -41,8 +41,9 @@ class PrecisionEstimate:
     """Λ̂ with standard errors, from ``batches`` batches of ``n`` pairs; all in the order of the codes.
 
     ``to_minimum`` is what one Newton step towards the minimum of these batches' loss would add to each entry: 0 where
-    Λ̂ was fitted to them, else how far training stopped short, near the minimum known up to about ``standard_error``. An entry that the
-    loss does not depend on, as of a code that is the same everywhere, has an infinite standard error.
+    Λ̂ was fitted to them, else how far training stopped short; near the minimum that is known up to about
+    ``standard_error``. An entry that the loss does not depend on, as of a code that is the same everywhere, has an
+    infinite standard error.
     """
 
     precision: tuple[float, ...]

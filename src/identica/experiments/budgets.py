@@ -1,158 +1,66 @@
-"""How much to spend on a row: from (row, budget, device) to encoder, objective and training settings.
+"""How much to spend on a row: budgets by name, and the recipes that stand behind the names.
 
-Three budgets. ``smoke`` runs everything in seconds and reaches nothing; ``fast`` is our recipe; ``paper`` is
-the authors' protocol to the letter. The numbers are the :class:`Recipe` objects right below.
+Three budgets. ``smoke`` runs everything in seconds and reaches nothing; ``fast`` is our recipe; ``paper`` is the
+authors' protocol to the letter. What they mean for a kind of rows is in ``budgets.py`` in the folder of its paper: a
+:class:`Recipe` of its own with the settings that its plan reads, and the :class:`Recipes` by budget and device.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar
 
-from identica.experiments.catalogue import DeviceKind, Row
+from identica.experiments.catalogue import DeviceKind, Entry
 from identica.names import no_such
 from identica.training.config import Optimizer, Precision, Schedule
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The settings in which one budget differs from another.
+    """The settings that all plans read; kinds of rows have more.
 
-    encoder, width, blocks, activation: "residual" of that kind, or "mlp", the paper's perceptron, which has its own.
-    steps, supervised_steps, optimizer, lr, supervised_lr, schedule, batch_size, precision: as in ``TrainConfig``.
-    positives_per_anchor: how many positives share an anchor (contrastive only).
-    temperature: of −‖·‖_p^p / τ: "one", as in paper A, or "matched" to the pairs. On the sphere always the row's own.
-    anneal_from, anneal_to, anneal_until: the temperature is multiplied with a factor that falls from the first to the
-        second over that part of the steps (:class:`~identica.similarities.Annealed`); 1 and 1 leave it alone.
-    learn_bound: whether a box that codes live in learns its sides.
-    self_negatives, self_weight_to: whether an anchor counts among its own negatives, as in the authors' code, and what
-        its weight fades to over the part ``anneal_until`` of the steps; 1 leaves it alone.
-    candidates: random matrices from which each layer of the mixing is chosen; the paper's 25,000.
+    batch_size, optimizer, precision: as in ``TrainConfig``.
+    evaluations: how often a run is scored while it trains.
+    evaluation_samples: on how many latents, then and in the end.
     """
 
-    encoder: Literal["residual", "mlp", "resnet"]
-    steps: int
-    supervised_steps: int
     batch_size: int
-    lr: float
-    supervised_lr: float
     optimizer: Optimizer = "adam"
-    schedule: Schedule = "cosine"
-    width: int = 200
-    blocks: int = 3
-    activation: Literal["gelu", "leaky_relu"] = "gelu"
-    positives_per_anchor: int = 1
     precision: Precision = "fp32"
-    temperature: Literal["one", "matched"] = "matched"
-    anneal_from: float = 1.0
-    anneal_to: float = 1.0
-    anneal_until: float = 0.8
-    learn_bound: bool = True
-    self_negatives: bool = False
-    self_weight_to: float = 1.0
-    candidates: int = 25_000
     evaluations: int = 20
     evaluation_samples: int = 4096
 
 
+@dataclass(frozen=True, kw_only=True)
+class VectorRecipe(Recipe):
+    """A recipe for observations that are vectors, on which an encoder is trained in one run.
+
+    encoder, width, blocks: "residual" of that kind, or "mlp", the papers' perceptron, which has its own.
+    steps, lr, schedule: as in ``TrainConfig``.
+    """
+
+    encoder: Literal["residual", "mlp"]
+    steps: int
+    lr: float
+    schedule: Schedule = "cosine"
+    width: int = 200
+    blocks: int = 3
+
+
 @dataclass(frozen=True)
 class Budget:
-    """A recipe for every device, what it is for, and how many seeds it trains by default.
-
-    ``seeds`` is None for as many as the paper had. ``adapted`` changes the recipe for rows that need another one.
-    """
+    """What it is for, and how many seeds it trains by default: None for as many as the paper had."""
 
     purpose: str
-    recipes: Mapping[DeviceKind, Recipe]
     seeds: int | None = None
-    adapted: Callable[[Recipe, Row], Recipe] = lambda recipe, row: recipe
 
-    def recipe(self, row: Row, device: DeviceKind) -> Recipe:
-        """The recipe for one row on one kind of device."""
-        return self.adapted(self.recipes[device], row)
-
-
-_SMOKE = Recipe(
-    encoder="residual",
-    width=64,
-    blocks=2,
-    steps=300,
-    supervised_steps=300,
-    batch_size=512,
-    lr=5e-3,
-    supervised_lr=5e-3,
-    evaluations=3,
-)
-
-_FAST = Recipe(
-    encoder="residual",
-    width=256,
-    blocks=3,
-    steps=10_000,
-    supervised_steps=10_000,
-    batch_size=6144,
-    lr=3e-3,
-    supervised_lr=3e-3,
-    precision="tf32",
-)
-
-#: On a CPU the same with a smaller batch: a row and seed must end within the hour on two cores.
-_FAST_CPU = replace(_FAST, batch_size=2048, precision="fp32")
-
-
-def adapted_fast(recipe: Recipe, row: Row) -> Recipe:
-    """Our recipe for a row. What chose it, with measurements, is in docs/recipe.md.
-
-    - Sphere: pairs so wide that an anchor says little about its positive have four positives each.
-    - Box into box: a box of fixed sides and a temperature that falls from 5β to β times the matched one, β being the
-      power of the pairs: the lighter their tails, the fewer negatives come near.
-    - Codes without bounds: temperature 1. They start small, where the kernel is wide, and grow by themselves; with
-      light tails (β ≥ 2) they take twice as many steps.
-    - Two kinds of rows have too few negatives near any anchor even so and take the authors' self-pairs: pairs with
-      light tails under a kernel of power 3, and narrow pairs of latents without bounds, where they fade over twice as
-      many steps.
-    - Latents without bounds: leaky ReLU, which continues in straight lines where data are rare.
-    - The many points of a figure: half the steps, because their trend counts and not their last digit.
-    """
-    if row.curve:
-        recipe = replace(recipe, steps=recipe.steps // 2)
-    if row.model_space == "sphere":
-        wide = row.conditional.family == "vmf" and row.conditional.tightness < 5.0
-        return replace(recipe, positives_per_anchor=4, lr=2e-3) if wide else recipe
-    if row.alpha is not None:
-        return recipe
-    if row.space == "unbounded":
-        recipe = replace(recipe, activation="leaky_relu")
-    width, power = row.conditional.width_and_power
-    if row.model.family == "generalized_normal" and power >= 2.0:
-        own = row.conditional.family == row.model.family
-        return replace(recipe, self_negatives=True, lr=2e-3, temperature="matched" if own else "one")
-    if row.space == "unbounded" and width < 0.5:
-        return replace(recipe, steps=2 * recipe.steps, self_negatives=True, self_weight_to=1e-3, lr=2e-3)
-    if row.model_space == "box":
-        return replace(recipe, learn_bound=False, anneal_from=5.0 * power, anneal_to=power)
-    return replace(recipe, temperature="one", steps=recipe.steps * (2 if power >= 2.0 else 1))
-
-
-_PAPER = Recipe(
-    encoder="mlp",
-    steps=300_000,
-    supervised_steps=100_000,
-    batch_size=6144,
-    lr=1e-4,
-    supervised_lr=1e-4,
-    schedule="constant",
-    temperature="one",
-    self_negatives=True,
-    evaluations=60,
-)
 
 BUDGETS: dict[str, Budget] = {
-    "smoke": Budget("does everything run? Seconds on two CPU cores", {"cpu": _SMOKE, "cuda": _SMOKE}, seeds=1),
-    "fast": Budget("our recipe", {"cpu": _FAST_CPU, "cuda": _FAST}, adapted=adapted_fast),
-    # On CUDA with TF32 products, where the authors' GPUs had float32: in float32 these steps take twice as long.
-    "paper": Budget("the authors' protocol to the letter", {"cpu": _PAPER, "cuda": replace(_PAPER, precision="tf32")}),
+    "smoke": Budget("does everything run? Seconds on two CPU cores", seeds=1),
+    "fast": Budget("our recipe"),
+    "paper": Budget("the authors' protocol to the letter"),
 }
 
 
@@ -161,3 +69,42 @@ def find_budget(name: str) -> Budget:
     if name not in BUDGETS:
         raise ValueError(no_such("budget", name, BUDGETS))
     return BUDGETS[name]
+
+
+E = TypeVar("E", bound=Entry)
+R = TypeVar("R", bound=Recipe)
+
+
+@dataclass(frozen=True)
+class Recipes(Generic[E, R]):
+    """The recipes of one kind of rows.
+
+    by_budget: by the name of the budget, one for each kind of device.
+    adapted: by the name of the budget, what its recipe becomes for rows that need another one.
+    """
+
+    by_budget: dict[str, Mapping[DeviceKind, R]]
+    adapted: Mapping[str, Callable[[R, E], R]] = field(default_factory=dict)
+
+    def of(self, row: E, budget: str, device: DeviceKind) -> R:
+        """The recipe for one row on one kind of device, with what the row itself changes."""
+        if budget not in self.by_budget:
+            raise ValueError(no_such("budget", budget, self.by_budget))
+        recipe = self.by_budget[budget][device]
+        if budget in self.adapted:
+            recipe = self.adapted[budget](recipe, row)
+        self._check(row, recipe)
+        return dataclasses.replace(recipe, **row.recipes.get(budget, {}))
+
+    def _check(self, row: E, recipe: R) -> None:
+        """A sentence if a row changes what is not there: it would have the recipe of the others, and nobody knew."""
+        settings = [setting.name for setting in dataclasses.fields(recipe)]
+        for budget, changes in row.recipes.items():
+            if budget not in self.by_budget:
+                raise ValueError(f"Row {row.number} changes a recipe. {no_such('budget', budget, self.by_budget)}")
+            for name in changes:
+                if name not in settings:
+                    raise ValueError(
+                        f"Row {row.number} changes {name!r} with the budget {budget}, which a {type(recipe).__name__} "
+                        f"does not have. Its settings are {', '.join(settings)}."
+                    )

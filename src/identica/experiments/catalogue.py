@@ -5,9 +5,10 @@ Nothing here imports torch: a catalogue can be listed, and results read and judg
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from identica.experiments.laws import Law
 from identica.names import no_such
@@ -88,6 +89,8 @@ class Entry:
     published: the paper's figures by model; empty where it prints none.
     curve, x: for a point of a figure, which curve it is on and where.
     note: what a reader must know to compare.
+    recipes: by budget, the settings of its recipe that this row changes, such as the batch size.
+    same_identity: whether the observations themselves are scored as the paper scores them.
     """
 
     number: str
@@ -100,6 +103,8 @@ class Entry:
     curve: str | None = None
     x: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
+    recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    same_identity: bool = True
 
     @property
     def label(self) -> str:
@@ -196,6 +201,9 @@ class Experiment:
         """The rows of those numbers in the table's order; all without numbers."""
         if numbers is None:
             return self.rows
+        numbers = tuple(numbers)
+        if not numbers:
+            raise ValueError(f"No row of {self.id} is named: leave the rows out for all, or name some, such as 1,2.")
         wanted = {self.row(number).number for number in numbers}
         return tuple(row for row in self.rows if row.number in wanted)
 
@@ -205,12 +213,12 @@ class Experiment:
 
     def plan(self, row: Entry, budget: str, device: DeviceKind) -> BasePlan:
         """What to train for a row. Needs torch; experiments of another kind of row have their own."""
-        from identica.experiments.budgets import find_budget
+        from identica.experiments.clica.budgets import RECIPES
         from identica.experiments.clica.plan import Plan
 
         if not isinstance(row, Row):
             raise TypeError(f"{self.id} does not say how {type(row).__name__} {row.number} is trained.")
-        return Plan(self, row, budget, find_budget(budget).recipe(row, device))
+        return Plan(self, row, budget, RECIPES.of(row, budget, device))
 
     @property
     def curves(self) -> tuple[str, ...]:
@@ -245,24 +253,21 @@ def find_all(names: Iterable[str]) -> tuple[Experiment, ...]:
 
 
 def catalogue() -> tuple[Experiment, ...]:
-    """Every experiment there is."""
+    """Every experiment there is, in the papers' order."""
     from identica.experiments.aninfonce import figures, hard, scaling, shift
     from identica.experiments.clica import tables, workshop
     from identica.experiments.mnist import figures as digits
     from identica.experiments.three_d_ident import tables as scenes
 
-    return (
-        *tables.EXPERIMENTS,
-        *scenes.EXPERIMENTS,
-        *workshop.EXPERIMENTS,
-        figures.FIGURE2,
-        *digits.EXPERIMENTS,
-        *scaling.EXPERIMENTS,
-        shift.FIGURE6,
-        hard.FIGURE10,
-        figures.FIGURE11,
-        figures.FIGURE12,
-    )
+    first = (*tables.EXPERIMENTS, *scenes.EXPERIMENTS, *workshop.EXPERIMENTS)
+    second = (figures, digits, scaling, shift, hard)
+    return (*first, *sorted((one for file in second for one in file.EXPERIMENTS), key=_figure))
+
+
+def _figure(experiment: Experiment) -> float:
+    """The number of the figure; what is none comes last."""
+    number = experiment.id.rpartition("figure")[2]
+    return int(number) if number.isdigit() else math.inf
 
 
 def model_name(model: Model) -> str:

@@ -32,9 +32,13 @@ class Quantity:
         return [value for value in found if value is not None]
 
     def mean(self, receipts: Iterable[Receipt]) -> float | None:
-        """Over the seeds that have it; None if none has."""
-        known = self.of(receipts)
-        return statistics.fmean(known) if known else None
+        """Over the seeds whose model has scores; None unless all of those have it.
+
+        A target that some never reached has no mean: those that did were the fastest.
+        """
+        scored = [receipt for receipt in receipts if self.model in receipt.scores]
+        known = self.of(scored)
+        return statistics.fmean(known) if known and len(known) == len(scored) else None
 
     def spread(self, receipts: Iterable[Receipt]) -> float | None:
         """Standard deviation over the seeds that have it; None for fewer than two."""
@@ -95,7 +99,11 @@ class AtMost(Claim):
 
 @dataclass(frozen=True)
 class Above(Claim):
-    """In every row the quantity exceeds ``other`` by at least ``margin``; found is the smallest lead."""
+    """In every row the quantity exceeds ``other`` by at least ``margin``, and by more than the noise of the seeds.
+
+    That is the standard error of the lead, whose seeds have both quantities in one receipt; a single seed has none. A
+    negative margin only asks that it be no farther behind. Found is the smallest lead.
+    """
 
     quantity: Quantity
     other: Quantity
@@ -103,11 +111,18 @@ class Above(Claim):
 
     def found(self, receipts: Receipts) -> Found | None:
         """The smallest difference of the rows' means."""
-        ours, theirs = self._means(self.quantity, receipts), self._means(self.other, receipts)
-        if ours is None or theirs is None:
-            return None
-        lead = min(a - b for a, b in zip(ours, theirs, strict=True))
-        return Found(lead >= self.margin, lead)
+        holds, leads = [], []
+        for number in self.rows:
+            chosen = receipts.get(number, ())
+            ours, theirs = self.quantity.mean(chosen), self.other.mean(chosen)
+            if ours is None or theirs is None:
+                return None
+            both = [one for one in chosen if {self.quantity.model, self.other.model} <= one.scores.keys()]
+            differences = [a - b for a, b in zip(self.quantity.of(both), self.other.of(both), strict=True)]
+            noise = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else 0.0
+            leads.append(ours - theirs)
+            holds.append(leads[-1] >= self.margin and (self.margin < 0 or leads[-1] > noise))
+        return Found(all(holds), min(leads))
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,13 @@ _WATCHING = ("eval_every", "eval_samples", "checkpoint_every")
 MIXING: dict[str, Any] = {"layers": 3, "negative_slope": 0.2}
 
 
+class NoScore(ValueError):
+    """Training ended with codes that have no score: infinite ones, zeros, ones that cannot be made round.
+
+    The message is a sentence that the receipt has in place of scores.
+    """
+
+
 @dataclass(frozen=True)
 class Measured:
     """What a plan measures of a trained model besides the scores of all: it goes into the receipt as it is."""
@@ -133,7 +140,11 @@ class BasePlan(abc.ABC):
         return ()
 
     def finished(self, model: Model, seed: int, run: TrainingRun, device: torch.device) -> TrainingRun:
-        """The run that is scored: a trained one, and whatever is done to it when training is over."""
+        """The run that is scored: a trained one, and whatever is done to it when training is over.
+
+        Here and in :meth:`measured`, :class:`NoScore` for codes that cannot be scored; the run raises it for codes that
+        are not finite. Any other exception is a mistake and stops everything.
+        """
         return run
 
     def measured(
@@ -156,12 +167,15 @@ class BasePlan(abc.ABC):
     @functools.cached_property
     def config_hash(self) -> str:
         """Equal for equal settings, on whatever device. How often one looks on does not count."""
-        return _hash(self.config)
+        return _hash_of_what_comes_out(self.config)
 
     @functools.cached_property
     def model_hashes(self) -> dict[Model, str]:
         """For each model a hash of all that it depends on: rows in which it is equal share that model."""
-        return {model: _hash({**self._latents, "model": self._model_configs[model]}) for model in self.models}
+        return {
+            model: _hash_of_what_comes_out({**self._latents, "model": self._model_configs[model]})
+            for model in self.models
+        }
 
     @functools.cached_property
     def _model_configs(self) -> dict[Model, dict[str, Any]]:
@@ -172,7 +186,7 @@ class BasePlan(abc.ABC):
         config, start = self._model_config(model), self.starts_from(model)
         if start is None:
             return config
-        return {**config, "starts_from": _hash({**self._latents, "model": self._with_start(start)})}
+        return {**config, "starts_from": _hash_of_what_comes_out({**self._latents, "model": self._with_start(start)})}
 
 
 @functools.lru_cache(maxsize=16)
@@ -181,11 +195,17 @@ def mixing_of(dim: int, candidates: int, seed: int) -> InvertibleMLP:
     return InvertibleMLP(dim, seed=derive_seed(seed, "mixing"), candidates=candidates, **MIXING)
 
 
+def hash_of(data: Mapping[str, Any]) -> str:
+    """Equal for equal plain data."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _hash_of_what_comes_out(data: Mapping[str, Any]) -> str:
+    """Equal where the same comes out: settings that only change what is seen of a run do not count."""
+    return hash_of(_without_watching(data))
+
+
 def _without_watching(data: Any) -> Any:
     if isinstance(data, dict):
         return {name: _without_watching(value) for name, value in data.items() if name not in _WATCHING}
     return data
-
-
-def _hash(data: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(_without_watching(data), sort_keys=True).encode()).hexdigest()[:16]

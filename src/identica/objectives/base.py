@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from identica.functional import Terms
 
-__all__ = ["Encoder", "Objective", "PairsLike", "Terms", "encode_pairs"]
+__all__ = ["Encoder", "Objective", "PairsLike", "Terms", "encode_pairs", "sum_of_terms"]
 
 Encoder = Callable[[Tensor], Tensor]
 
@@ -86,6 +86,22 @@ class Objective(nn.Module):
                 "for each."
             )
         return pairs
+
+
+def sum_of_terms(parts: Sequence[Terms]) -> Terms:
+    """Those of a loss that is a sum, as over several kinds of pairs: everything is summed but the accuracy, a mean."""
+
+    def total(name: str) -> Tensor:
+        return torch.stack([getattr(part, name) for part in parts]).sum(dim=0)
+
+    return Terms(
+        loss=total("loss"),
+        alignment=total("alignment"),
+        log_partition=total("log_partition"),
+        accuracy=total("accuracy") / len(parts),
+        information=total("information"),
+        per_item=total("per_item"),
+    )
 
 
 def encode_pairs(encoder: Encoder, *several: PairsLike) -> list[tuple[Tensor, Tensor, Tensor | None]]:

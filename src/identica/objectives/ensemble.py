@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from identica.objectives.base import Encoder, Objective, Terms, encode_pairs
+from identica.objectives.base import Encoder, Objective, Terms, encode_pairs, sum_of_terms
 from identica.objectives.info_nce import InfoNCE
 from identica.similarities import Similarity, can_be_rebuilt
 
@@ -23,6 +22,7 @@ class EnsembleInfoNCE(Objective):
     :class:`InfoNCE` and hold for all. Codes come as one tuple per argument: ``loss((h1, h2), (h1_pos, h2_pos))``. In
     :class:`Terms` everything is the sum over the members, except the accuracy, which is their mean.
 
+    >>> import torch
     >>> from identica.similarities import Anisotropic
     >>> loss = EnsembleInfoNCE([Anisotropic(2), Anisotropic(2)])
     >>> h = torch.eye(2)
@@ -73,21 +73,11 @@ class EnsembleInfoNCE(Objective):
                 "All members of an ensemble need the same number of rows, but their batches have "
                 f"{', '.join(str(len(codes)) for codes in h)}."
             )
-        parts: list[Terms] = [
-            member.terms(a, b, c, mask=m, weights=w)
-            for member, a, b, c, m, w in zip(self._members(), *arguments, strict=True)
-        ]
-
-        def total(name: str) -> Tensor:
-            return torch.stack([getattr(part, name) for part in parts]).sum(dim=0)
-
-        return Terms(
-            loss=total("loss"),
-            alignment=total("alignment"),
-            log_partition=total("log_partition"),
-            accuracy=total("accuracy") / len(parts),
-            information=total("information"),
-            per_item=total("per_item"),
+        return sum_of_terms(
+            [
+                member.terms(a, b, c, mask=m, weights=w)
+                for member, a, b, c, m, w in zip(self._members(), *arguments, strict=True)
+            ]
         )
 
     def forward(self, h: Any, h_pos: Any, h_neg: Any = None, *, mask: Any = None, weights: Any = None) -> Tensor:

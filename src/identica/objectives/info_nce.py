@@ -73,7 +73,7 @@ class InfoNCE(Objective):
         Adds this number times ‖E h‖² to the loss, estimated without bias from the anchors of a batch. For codes on a
         sphere and uniform latents: the truth has mean 0, so that nothing changes at the minimum, but an encoder that
         has folded the sphere, a state from which the loss alone takes long to escape, has not
-        (:func:`identica.diagnostics.folding`, docs/aninfonce.md). Where the latents' mean is not 0, leave it at 0.
+        (:func:`identica.diagnostics.folding`, docs/folds.md). Where the latents' mean is not 0, leave it at 0.
     decorrelation
         Adds this number times −log det C to the loss, with C the correlation matrix of the anchors' codes. For
         latents that are independent, or uniform on a sphere: the truth has C = 1, so that the minimum stays where it

@@ -35,7 +35,7 @@ class Renderer(Protocol):
 
 
 class ThreeDIdentScene:
-    """The scene of the 3DIdent benchmark (A, Sec. 5.3), drawn instead of downloaded.
+    """The scene of the 3DIdent benchmark (A, Sec. 4.2), drawn instead of downloaded.
 
     resolution: pixels along each side, 16 to 512. quality: ``"standard"``, fast enough to train on, or ``"high"``,
     as close to the original renderer as we get, at any cost. docs/render.md says how close and how fast.

@@ -11,9 +11,8 @@ from html import escape
 import torch
 
 from identica.render import ThreeDIdentScene
-from identica.report.charts import Axis, number, ticks
-from identica.report.receipts import Point
-from identica.report.results_charts import Curve, Frame, Nines
+from identica.report.frame import Axis, Frame, Point, number, sideways, text, ticks
+from identica.report.results_charts import Curve, Nines
 
 #: Pixels along each side of a picture, and the room that it takes with the gap beside it.
 TILE, PITCH = 96, 100
@@ -40,8 +39,7 @@ def factor_scatter(points: Sequence[Point], name: str, r2: float | None) -> str:
     places = (f"M{x(a):.1f} {y(min(max(b, -_REACH), _REACH)):.1f}h0" for a, b in points)
     parts.append(f'<path class="specks" d="{"".join(places)}"/>')
     score = "" if r2 is None else f"R² {100 * r2:.1f}".replace("-", "−")
-    parts.append(f'<text class="note" x="8" y="14">{escape(name)}</text>')
-    parts.append(f'<text class="tick" x="{frame.width - frame.right}" y="14" text-anchor="end">{score}</text>')
+    parts += [text(8, 14, name, "note"), text(frame.width - frame.right, 14, score, "tick", "end")]
     off = sum(abs(b - a) for a, b in points) / len(points)
     words = f"{name}, recovered against true, {len(points)} latents, off by {off:.3f} on average. {score}"
     return frame.svg(parts, words.strip(), "small")
@@ -87,7 +85,7 @@ def strip(
     """
     left = 20
     frame = Frame(left + PITCH * len(names), 2 * PITCH)
-    parts = [_sideways("original", TILE / 2), _sideways("recovered", PITCH + TILE / 2)]
+    parts = [sideways(TILE / 2, "original"), sideways(PITCH + TILE / 2, "recovered")]
     said = []
     for k, address in enumerate(drawn(tuple(recovered))):
         x = left + PITCH * k
@@ -96,11 +94,6 @@ def strip(
         tile = _tile(address, f'x="{x}" y="{PITCH}"')
         parts.append(f'<g><title>{escape(", ".join(values))}</title><use href="#{names[k]}" x="{x}" y="0"/>{tile}</g>')
     return frame.svg(parts, f"Originals above, below drawn from the latents recovered: {'; '.join(said)}", "small")
-
-
-def _sideways(text: str, middle: float) -> str:
-    turned = f'transform="rotate(-90 12 {middle})" x="12" y="{middle}"'
-    return f'<text class="label" {turned} text-anchor="middle">{text}</text>'
 
 
 def _errors(true: Latents, recovered: Latents, factors: Sequence[str]) -> str:
@@ -129,11 +122,7 @@ def by_seconds(
     parts = [frame.drawn([(x(s), number(s)) for s in ticks(0.0, longest, 4)], y.labels(), "seconds of training", "")]
     parts += _stages([(x(min(at, longest)), name) for at, name in stages], frame)
     if published is not None:
-        at, right = y(published), frame.width - frame.right
-        parts.append(
-            f'<line class="reference" x1="{frame.left}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}">'
-            f"<title>paper {published:.2f}</title></line>"
-        )
+        parts.append(frame.level(y(published), f"paper {published:.2f}"))
     said = []
     for k in reversed(range(len(metrics))):
         for seed, curve in seeds[k]:
@@ -154,5 +143,5 @@ def _stages(stages: Sequence[tuple[float, str]], frame: Frame) -> list[str]:
             f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="8" y2="{bottom}"><title>{name}</title></line>'
         )
         if end - at >= _LABEL:
-            parts.append(f'<text class="tick" x="{at + 3:.1f}" y="17">{name}</text>')
+            parts.append(text(at + 3, 17, name, "tick"))
     return parts

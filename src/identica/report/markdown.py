@@ -9,8 +9,9 @@ from identica.experiments import RowResult, ledger_path
 from identica.experiments.catalogue import METRICS, PAPERS, Model, Published
 from identica.experiments.clica.transport import transported_mass
 from identica.experiments.receipts.verdicts import CurveResult
-from identica.report.results import NO_SCORE, NOT_RUN, Block, Results, Section, hours_text, seconds_text
-from identica.report.results_losses import HEADINGS, found_text, headings, table_rows, unjudged
+from identica.report.loss_table import WORDS, headings, table_rows
+from identica.report.results import NO_SCORE, NOT_RUN, Block, Results, Section, authors_say, hours_text, seconds_text
+from identica.report.units import found_text
 
 #: The first words of every such file, by which we know that it may be written over.
 MARK = "<!-- Made by `identica report`"
@@ -36,7 +37,7 @@ model that several rows have in common counts once.
 
 def markdown(results: Results) -> str:
     """The whole file."""
-    parts = [_HEAD, "## At a glance\n", _glance(results.sections), _papers(results.sections)]
+    parts = [_HEAD, "## At a glance\n", _glance(results.sections), *_papers(results), *_misses(results.sections)]
     for section in results.sections:
         parts += _section(section)
     if results.left_out:
@@ -59,17 +60,24 @@ def _glance(sections: Sequence[Section]) -> str:
                 "–" if authors is None else hours_text(authors),
             )
         )
-    headings = ("Experiment", "Budget", "Rows", "Contrastive", "Our seconds", "The authors' GPU-hours for as many runs")
+    headings = ("Experiment", "Budget", "Rows", "Verdicts", "Our seconds", "The authors' GPU-hours for as many runs")
     return table(headings, rows, right=(4, 5))
 
 
-def _papers(sections: Sequence[Section]) -> str:
-    cited = dict.fromkeys(section.experiment.paper.split(",")[0] for section in sections)
+def _papers(results: Results) -> list[str]:
+    cited = dict.fromkeys(section.experiment.paper.split(",")[0] for section in results.sections)
     lines = [f"{name}: {PAPERS[name]}." for name in cited if name in PAPERS]
-    costs = dict.fromkeys(section.experiment.cost for section in sections if section.main.run)
-    hours = [f"{hours_text(cost.hours)} GPU-hours for a run ({cost.gpu})" for cost in costs if cost]
-    lines += [f"The authors report {one}." for one in hours]
-    return " ".join(lines) + "\n"
+    return [*(f"- {escape(line)}" for line in (*lines, *authors_say(results))), ""]
+
+
+def _misses(sections: Sequence[Section]) -> list[str]:
+    """What did not come out as the papers have it, so that nobody has to look for it."""
+    rows = [
+        (f"[{block.experiment.id}](#{_anchor(block)})", block.budget, escape(what), how)
+        for block in (block for section in sections for block in section.blocks)
+        for what, how in block.misses
+    ]
+    return ["### What did not come out\n", table(("Experiment", "Budget", "What", "Verdict"), rows)] if rows else []
 
 
 def _section(section: Section) -> list[str]:
@@ -111,25 +119,23 @@ def _tables(block: Block) -> list[str]:
     parts = []
     if "contrastive" in models:
         headings = ("Row", "Latents, pairs → model", "Theory", "Ours", "Paper", "Verdict", "Seconds")
-        parts.append(table(headings, [_contrastive(result) for result in block.shown], right=(6,)))
+        parts.append(table(headings, [_contrastive(block, result) for result in block.shown], right=(6,)))
     others: list[Model] = [model for model in models if model != "contrastive"]
     if others:
         columns = [f"{model.capitalize()}: {what}" for model in others for what in ("ours", "paper", "verdict")]
         rows = [
             (result.row.number, *(text for model in others for text in _cell(result, model))) for result in block.shown
         ]
-        parts.append(table(["Row", *columns], rows))
+        entries = list(zip(("Row", *columns), *rows, strict=True))
+        filled = [column for column in entries if set(column[1:]) != {"–"}]
+        parts.append(table([column[0] for column in filled], zip(*(column[1:] for column in filled), strict=True)))
     return parts
 
 
 def _claims(block: Block) -> list[str]:
     """What must be shown, the number that decided it, and whether it holds."""
     claims = [
-        (
-            one.claim.says,
-            found_text(one.found.value) if one.found else "–",
-            one.verdict.text if one.verdict else unjudged(block),
-        )
+        (one.claim.says, found_text(one), one.verdict.text if one.verdict else block.unjudged(one))
         for one in block.claims
     ]
     return [table(("To be shown", "Found", "Verdict"), claims, right=(1,))] if claims else []
@@ -138,14 +144,15 @@ def _claims(block: Block) -> list[str]:
 def _points(block: Block) -> list[str]:
     """The numbers of a figure."""
     named = headings(block)
-    right = [k for k, name in enumerate(named) if name in HEADINGS[HEADINGS.index("Off by") :]]
-    return [table(named, table_rows(block), right=right)] if block.run else []
+    right = [k for k, name in enumerate(named) if name not in WORDS]
+    rows = ([text if isinstance(text, str) else text.text for text in line] for line in table_rows(block))
+    return [table(named, rows, right=right)] if block.run else []
 
 
-def _contrastive(result: RowResult) -> tuple[str, ...]:
+def _contrastive(block: Block, result: RowResult) -> tuple[str, ...]:
     row = result.row
     theory = row.theory if row.theory != "silent" else "–"
-    seconds = seconds_text(result.seconds) if result.receipts else "–"
+    seconds = seconds_text(block.seconds_of(result)) if result.receipts else "–"
     return row.number, row.label, theory, *_cell(result, "contrastive"), seconds
 
 
@@ -167,7 +174,7 @@ def _curve(block: Block, curve: CurveResult) -> list[str]:
             f"{point.row.x.get(name, 0.0):g}",
             f"{mass:.1f}" if (mass := mass_to_move(point, block.experiment.dim)) is not None else "–",
             ours(point, "contrastive"),
-            seconds_text(point.seconds) if point.receipts else "–",
+            seconds_text(block.seconds_of(point)) if point.receipts else "–",
         )
         for point in points
     ]

@@ -123,3 +123,37 @@ def steps_before(info: Any) -> float:
     start = info.get("started_from") if isinstance(info, Mapping) else None
     steps = start.get("steps") if isinstance(start, Mapping) else None
     return steps if steps is not None and is_number(steps) else 0
+
+
+def taken_from(info: Any) -> str | None:
+    """Where a model was trained that a receipt has taken over: ``clica/table1, row 5``; None for one of its own."""
+    found = info.get("shared_with") if isinstance(info, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def hash_of(info: Any) -> str | None:
+    """What tells a model from every other one."""
+    found = info.get("hash") if isinstance(info, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def settings_of(receipt: Receipt, model: str) -> Mapping[str, Any]:
+    """The settings of one model, as the receipt has them; empty if it has none."""
+    found = receipt.config.get(model)
+    return found if isinstance(found, Mapping) else {}
+
+
+def batch_of(receipt: Receipt, model: str) -> int:
+    """How many pairs a step of that model had; those of the receipt where nothing else is said."""
+    train = settings_of(receipt, model).get("train")
+    found = train.get("batch_size") if isinstance(train, Mapping) else None
+    return found if isinstance(found, int) else receipt.batch
+
+
+def training_of(receipt: Receipt, model: str) -> str:
+    """How long a model was trained: ``4,000 steps of 16,384 pairs and a turn to the axes``."""
+    info = receipt.models.get(model)
+    steps = info.get("steps") if isinstance(info, Mapping) else None
+    steps = steps if isinstance(steps, int) else receipt.steps
+    turned = " and a turn to the axes" if settings_of(receipt, model).get("turned") else ""
+    return f"{steps:,} steps of {batch_of(receipt, model):,} pairs{turned}" if steps else "none"

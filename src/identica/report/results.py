@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from identica.experiments import (
     Experiment,
@@ -22,9 +23,10 @@ from identica.experiments import (
 )
 from identica.experiments.aninfonce.rows import LossExperiment, LossRow
 from identica.experiments.budgets import BUDGETS
-from identica.experiments.catalogue import MODELS, DeviceKind
-from identica.experiments.receipts.verdicts import ClaimResult, CurveResult
-from identica.report.receipts import usable
+from identica.experiments.catalogue import MODELS, Cost, DeviceKind, Model, model_name
+from identica.experiments.receipts.verdicts import Cell, ClaimResult, CurveResult
+from identica.report.accounts import Run, costs_of, sources_of
+from identica.report.receipts import hash_of, training_of, usable
 
 #: Budgets in the order of a report; others follow by name.
 ORDER = ("fast", "paper", "smoke")
@@ -42,9 +44,10 @@ _MANY, _FEW = 20, 3
 #: Of a model that was trained and has nothing to show, such as one that diverged.
 NO_SCORE = "no score"
 #: Of the columns on blocks of factors with equal precision, which pairs do not tell apart (B, Thm 3.1).
+WITHIN = "Within: R² of each block of equal precision from as many codes of its own."
 PROMISED = (
-    "Within: R² of each block of equal precision from as many codes of its own. MCC promised: of codes that are right "
-    "up to a rotation of each block, on average; 100 where no two precisions are equal."
+    "MCC promised: of codes that are right up to a rotation of each block of equal precision, on average; 100 where no "
+    "two precisions are equal."
 )
 
 
@@ -100,21 +103,35 @@ class Block:
         """Those that the numbers come from: one for each run, that is, row and seed."""
         return tuple(receipt for result in self.rows for receipt in result.receipts)
 
+    @cached_property
+    def _costs(self) -> dict[Run, float]:
+        return costs_of(self.experiment.id, self.receipts)
+
+    def seconds_of(self, result: RowResult) -> float:
+        """What one row took."""
+        return sum(self._costs[receipt.row, receipt.seed] for receipt in result.receipts)
+
     @property
     def seconds(self) -> float:
         """What all of it took."""
-        return sum(result.seconds for result in self.rows)
+        return sum(self._costs.values())
+
+    @property
+    def runs(self) -> int:
+        """How many runs took any time: not those whose models are those of other runs."""
+        return sum(cost > 0 for cost in self._costs.values())
 
     @property
     def author_hours(self) -> tuple[float, float] | None:
         """What as many runs took the authors, from … to …, in hours on one GPU.
 
-        None where they do not say, and for the smoke budget, which buys nothing that could be compared.
+        None where they do not say, where ours took nothing, and for the smoke budget, which buys nothing that could be
+        compared.
         """
-        cost, runs = self.experiment.cost, len(self.receipts)
-        if cost is None or not runs or self.budget == "smoke":
+        cost = self.experiment.cost
+        if cost is None or not self.runs or self.budget == "smoke":
             return None
-        return runs * cost.hours[0], runs * cost.hours[1]
+        return self.runs * cost.hours[0], self.runs * cost.hours[1]
 
     @property
     def purpose(self) -> str:
@@ -122,25 +139,72 @@ class Block:
         return BUDGETS[self.budget].purpose if self.budget in BUDGETS else ""
 
     @property
+    def judged(self) -> tuple[Model, ...]:
+        """The models that the verdicts are about: all but what tables compare the contrastive one with."""
+        return tuple(model for model in self.experiment.models if model == "contrastive" or model not in MODELS)
+
+    @cached_property
+    def repeats(self) -> dict[tuple[str, Model], str]:
+        """Verdicts on models that an earlier row has, too, by row and model: that row, where they count."""
+        first: dict[object, str] = {}
+        found = {}
+        for result, cell in self._cells:
+            models = tuple((receipt.seed, hash_of(receipt.models.get(cell.model))) for receipt in result.receipts)
+            known = (cell.model, cell.verdict, models)
+            if all(name for _, name in models) and known in first:
+                found[result.row.number, cell.model] = first[known]
+            first.setdefault(known, result.row.number)
+        return found
+
+    @property
+    def _cells(self) -> list[tuple[RowResult, Cell]]:
+        """Those of a table that have a verdict to be counted."""
+        rows = () if self.experiment.curves else self.rows
+        cells = ((result, cell) for result in rows for cell in result.cells if cell.model in self.judged)
+        return [(result, cell) for result, cell in cells if cell.verdict is not None]
+
+    @property
+    def _once(self) -> list[tuple[RowResult, Cell]]:
+        return [each for each in self._cells if (each[0].row.number, each[1].model) not in self.repeats]
+
+    @property
+    def judgements(self) -> list[tuple[str, Verdict]]:
+        """What was judged, and how: for each model of each row of a table once, each curve and each claim."""
+        several = len(self.judged) > 1
+        found = [
+            (f"Row {result.row.number}{f', {model_name(cell.model)}' if several else ''}", cell.verdict)
+            for result, cell in self._once
+        ]
+        found += [(curve.name, curve.verdict) for curve in (self.curves if self.experiment.curves else ())]
+        found += [(claim.claim.says, claim.verdict) for claim in self.claims]
+        return [(what, verdict) for what, verdict in found if verdict is not None]
+
+    @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What is said of the contrastive models: for each row of a table, each curve and each claim of a figure."""
-        if self.experiment.curves:
-            found = [curve.verdict for curve in self.curves]
-        else:
-            judged = {"contrastive", *(model for model in self.experiment.models if model not in MODELS)}
-            found = [cell.verdict for result in self.rows for cell in result.cells if cell.model in judged]
-        found += [claim.verdict for claim in self.claims]
-        return tuple(verdict for verdict in found if verdict is not None)
+        """What is said of the contrastive models."""
+        return tuple(verdict for _, verdict in self.judgements)
+
+    @property
+    def misses(self) -> list[tuple[str, str]]:
+        """What did not come out: where, and how it stands."""
+        return [(what, verdict.text) for what, verdict in self.judgements if verdict.good is False]
+
+    def unjudged(self, one: ClaimResult) -> str:
+        """Why a claim has no verdict."""
+        return NOT_RUN if not self.run else "not enough results" if one.found is None else "not judged"
 
     @property
     def tally(self) -> str:
         """The verdicts counted: ``12 reproduced, 2 short``; what was not run comes last."""
-        ordered = sorted(self.verdicts, key=lambda verdict: (True, False, None).index(verdict.good))
-        counts = Counter(kind(verdict) for verdict in ordered)
-        said = [f"{count} {text if count == 1 else PLURALS.get(text, text)}" for text, count in counts.items()]
+        said = counted(self.verdicts)
         if self.complete and self.missing:
             said.append(f"{len(self.missing)} {f'point{_s(self.missing)} ' if self.experiment.curves else ''}{NOT_RUN}")
         return ", ".join(said) or "nothing to judge"
+
+    @property
+    def tally_of_rows(self) -> str:
+        """The same without curves and claims; empty where rows have no verdicts."""
+        return ", ".join(counted([cell.verdict for _, cell in self._once if cell.verdict is not None]))
 
     def spread(self, value: Callable[[Receipt], str]) -> str:
         """What the receipts say of one thing; where they differ, which rows say what, or among many rows how many."""
@@ -150,18 +214,28 @@ class Block:
                 found.setdefault(value(receipt), {})[result.row.number] = None
         if len(found) <= 1:
             return next(iter(found), "–")
-        many = len(self.run) > _MANY
-        return "; ".join(
-            f"{text} ({f'{len(numbers)} rows' if many and len(numbers) > _FEW else rows_named(list(numbers))})"
-            for text, numbers in found.items()
-        )
+        return "; ".join(f"{text} ({self._named(list(numbers))})" for text, numbers in found.items())
+
+    def _named(self, numbers: Sequence[str]) -> str:
+        """Rows by their numbers, or how many they are where that would be long."""
+        return f"{len(numbers)} rows" if len(self.run) > _MANY and len(numbers) > _FEW else rows_named(numbers)
+
+    def _training(self, receipt: Receipt) -> str:
+        """How long its models were trained; where they differ, each by its name."""
+        named: dict[str, list[str]] = {}
+        for model in self.experiment.models_of(self.experiment.row(receipt.row)):
+            if model == "contrastive" or model not in MODELS:
+                named.setdefault(training_of(receipt, model), []).append(model_name(model))
+        if len(named) == 1:
+            return next(iter(named))
+        return ", ".join(f"{' and '.join(names)} {text}" for text, names in named.items())
 
     @property
     def facts(self) -> list[tuple[str, str]]:
         """Where the numbers come from: machine, settings, versions, commits."""
         return [
             ("Device", self.spread(lambda receipt: receipt.device or "not recorded")),
-            ("Training", self.spread(_training)),
+            ("Training", self.spread(self._training)),
             ("Precision", self.spread(lambda receipt: receipt.precision or "not recorded")),
             ("torch", self.spread(lambda receipt: str(receipt.versions.get("torch", "not recorded")))),
             ("Commit", self.spread(lambda receipt: commit_name(receipt.commit))),
@@ -174,18 +248,18 @@ class Block:
         for note in dict.fromkeys(result.row.note for result in self.shown if result.row.note):
             numbers = [result.row.number for result in self.shown if result.row.note == note]
             said.append(f"R{rows_named(numbers)[1:]}: {note}.")  # names of rows keep their letters
-        if any(isinstance(result.row, LossRow) and result.row.precisions for result in self.run):
-            said.append(PROMISED)
+        known = [result.row for result in self.run if isinstance(result.row, LossRow) and result.row.precisions]
+        said += [WITHIN] if any(len(row.block_sizes) > 1 for row in known) else []
+        said += [PROMISED] if known else []
+        for source, numbers in sources_of(self.experiment.id, self.run, self._costs).items():
+            said.append(f"At no further cost, with models of {source}: {self._named(numbers)}.")
         if self.missing and not self.complete:
             said.append(f"Not run with this budget: {rows_named(self.missing)}.")
         if self.other:
             counts = ", ".join(f"{count} of row {number}" for number, count in self.other.items())
             said.append(f"Receipts with other settings are in the ledger too and not averaged with these: {counts}.")
         if self.former:
-            said.append(
-                "Of a former recipe, though losses are named as in the present one, and notes above are on the present "
-                f"one: {rows_named(self.former)}."
-            )
+            said.append(f"Made with an earlier recipe: {self._named(self.former)}.")
         if self.budget == "smoke":
             said.append(
                 "The smoke budget shows that everything runs; it is far too short to reach the paper's figures."
@@ -270,13 +344,20 @@ def kind(verdict: Verdict) -> str:
     return re.sub(r"( by [\d.]+|: .*)$", "", verdict.text)
 
 
+def counted(verdicts: Sequence[Verdict]) -> list[str]:
+    """How many there are of each kind, good ones first.
+
+    >>> counted([Verdict("short by 0.31", False), Verdict("reproduced", True), Verdict("reproduced", True)])
+    ['2 reproduced', '1 short']
+    """
+    ordered = sorted(verdicts, key=lambda verdict: (True, False, None).index(verdict.good))
+    counts = Counter(kind(verdict) for verdict in ordered)
+    return [f"{count} {text if count == 1 else PLURALS.get(text, text)}" for text, count in counts.items()]
+
+
 def rows_named(numbers: Sequence[str]) -> str:
     """``row 3`` or ``rows 1, 2, 11b``."""
     return f"row{_s(numbers)} {', '.join(numbers)}"
-
-
-def _training(receipt: Receipt) -> str:
-    return f"{receipt.steps:,} steps of {receipt.batch:,} pairs" if receipt.steps else "none"
 
 
 def _s(things: Sequence[object]) -> str:
@@ -307,3 +388,16 @@ def hours_text(hours: tuple[float, float]) -> str:
     '350 to 700'
     """
     return f"{hours[0]:,.6g}" if hours[0] == hours[1] else f"{hours[0]:,.6g} to {hours[1]:,.6g}"
+
+
+def authors_say(results: Results) -> list[str]:
+    """What a run took the authors, as sentences that begin with the experiments whose cost is compared."""
+    named: dict[Cost, dict[str, None]] = {}
+    for block in (block for section in results.sections for block in section.blocks):
+        if block.experiment.cost is not None and block.author_hours is not None:
+            named.setdefault(block.experiment.cost, {})[block.experiment.id] = None
+    said = []
+    for cost, ids in named.items():
+        gpu = "on which GPU is not said" if "not said" in cost.gpu else cost.gpu
+        said.append(f"{', '.join(ids)}: The authors report {hours_text(cost.hours)} GPU-hours for a run ({gpu}).")
+    return said

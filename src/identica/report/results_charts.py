@@ -12,70 +12,15 @@ from dataclasses import dataclass
 from html import escape
 
 from identica.experiments.receipts.verdicts import COLLAPSED, FAR_OUT, HIGH
-from identica.report.charts import Axis, number, ticks
+from identica.report.frame import SUPERSCRIPTS, Axis, Frame, Point, Tick, text
 from identica.report.results import hours_text
 
-Point = tuple[float, float]
-Tick = tuple[float, str]
-
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: Scores in percent that an axis of nines may label.
 NINES = (0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
+#: A bar is at least so wide, that it can be seen.
+_BAR = 6.0
 #: Times that a logarithmic axis may label.
 TIMES = ((1, "1 s"), (60, "1 min"), (3600, "1 h"), (36e3, "10 h"), (36e4, "100 h"), (36e5, "1,000 h"))
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Where a picture's data are drawn: its outer size and its margins."""
-
-    width: float
-    height: float
-    left: float = 50
-    right: float = 16
-    top: float = 12
-    bottom: float = 44
-
-    @property
-    def across(self) -> tuple[float, float]:
-        """Start and length of the horizontal axis."""
-        return self.left, self.width - self.left - self.right
-
-    @property
-    def upwards(self) -> tuple[float, float]:
-        """Start and length of the vertical axis, which runs up the page."""
-        return self.height - self.bottom, -(self.height - self.bottom - self.top)
-
-    def drawn(self, x: Sequence[Tick], y: Sequence[Tick], x_label: str, y_label: str) -> str:
-        """Grid lines with their labels, and the names of the axes."""
-        right, bottom = self.width - self.right, self.height - self.bottom
-        parts = []
-        for at, label in y:
-            parts.append(f'<line class="grid" x1="{self.left}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
-            parts.append(_text(self.left - 6, at + 4, label, "tick", "end"))
-        for at, label in x:
-            parts.append(f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{self.top}" y2="{bottom}"/>')
-            parts.append(_text(at, bottom + 16, label, "tick", "middle"))
-        parts.append(f'<line class="axis" x1="{self.left}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
-        parts.append(_text((self.left + right) / 2, self.height - 8, x_label, "label", "middle"))
-        if y_label:
-            middle = (bottom + self.top) / 2
-            turned = f'transform="rotate(-90 12 {middle})" '
-            parts.append(
-                f'<text class="label" {turned}x="12" y="{middle}" text-anchor="middle">{escape(y_label)}</text>'
-            )
-        return "".join(parts)
-
-    def svg(self, parts: Sequence[str], words: str, kind: str = "wide") -> str:
-        """The picture; ``words`` say what it shows to those who do not see it."""
-        return (
-            f'<svg class="{kind}" viewBox="0 0 {self.width:g} {self.height:g}" style="max-width:{self.width:g}px" '
-            f'role="img" aria-label="{escape(words)}">' + "".join(parts) + "</svg>"
-        )
-
-
-def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 @dataclass(frozen=True)
@@ -159,14 +104,9 @@ def learning(seeds: Sequence[Sequence[Curve]], metrics: Sequence[str], published
         return '<p class="muted">No learning curve was recorded.</p>'
     frame = Frame(300, 200, left=46, right=12, top=10, bottom=40)
     x, y = Axis(0.0, max(step for step, _ in points), *frame.across), Nines.up_to(best, *frame.upwards)
-    marks = [(x(step), number(step)) for step in ticks(x.low, x.high, 3)]
-    parts = [frame.drawn(marks, y.labels(), "step", "")]
+    parts = [frame.drawn(x.labels(3), y.labels(), "step", "")]
     if published is not None:
-        at = y(published)
-        parts.append(
-            f'<line class="reference" x1="{frame.left}" x2="{frame.width - frame.right}" y1="{at:.1f}" y2="{at:.1f}">'
-            f"<title>paper {published:.2f}</title></line>"
-        )
+        parts.append(frame.level(y(published), f"paper {published:.2f}"))
     said = []
     for k in reversed(range(len(metrics))):  # the one that counts is drawn on top
         for seed, curve in seeds[k]:
@@ -263,27 +203,31 @@ class Spent:
 
 
 def spent_chart(items: Sequence[Spent]) -> str:
-    """Time on a logarithmic axis: ours a dot, the authors' a bar."""
-    tall, frame = 44, Frame(480, 44 * len(items) + 56, left=16, right=24, top=8)
+    """Time on a logarithmic axis: ours a dot, the authors' a bar, however short. What took no time is left out."""
+    items = [item for item in items if item.ours > 0]
+    if not items:
+        return '<p class="muted">Nothing to draw yet.</p>'
+    tall, frame = 44, Frame(480, 44 * len(items) + 56, left=28, right=30, top=8)
     longest = max(item.authors[1] for item in items)
-    shortest = min([1.0, *(item.ours for item in items if item.ours > 0)])
+    shortest = min([60.0, *(item.ours for item in items)])
     x = Axis(math.log10(shortest), math.log10(longest) + 0.1, *frame.across)
 
     def place(seconds: float) -> float:
         return x(math.log10(max(seconds, shortest)))
 
-    marks = [(place(seconds), label) for seconds, label in TIMES if seconds <= longest]
+    marks = [(place(seconds), label) for seconds, label in TIMES if shortest <= seconds <= longest]
     parts = [frame.drawn(marks, [], "time on one device", "")]
     said = []
     for i, item in enumerate(items):
         at = frame.top + tall * (i + 0.66)
         low, high = (place(seconds) for seconds in item.authors)
+        start, wide = min(low, (low + high - _BAR) / 2), max(high - low, _BAR)
         hours = hours_text((item.authors[0] / 3600, item.authors[1] / 3600))
         said.append(f"{item.name}: ours {item.ours:,.1f} s, the authors {hours} h")
         parts.append(
-            f"<g><title>{escape(said[-1])}</title>{_text(frame.left, at - 13, item.name, 'tick')}"
-            f'<line class="between" x1="{place(item.ours):.1f}" x2="{low:.1f}" y1="{at}" y2="{at}"/>'
-            f'<rect class="paper" x="{low:.1f}" width="{high - low:.1f}" y="{at - 6}" height="12"/>'
+            f"<g><title>{escape(said[-1])}</title>{text(frame.left, at - 13, item.name, 'tick')}"
+            f'<line class="between" x1="{place(item.ours):.1f}" x2="{start:.1f}" y1="{at}" y2="{at}"/>'
+            f'<rect class="paper" x="{start:.1f}" width="{wide:.1f}" y="{at - 6}" height="12"/>'
             f'<circle class="dot c1" cx="{place(item.ours):.1f}" cy="{at}" r="5"/></g>'
         )
     return frame.svg(parts, ". ".join(said))

@@ -12,16 +12,20 @@ from identica.experiments import RowResult, Verdict, ledger_path
 from identica.experiments.catalogue import METRICS, PAPERS, Metric, Model
 from identica.experiments.receipts.verdicts import COLLAPSED, FAR_OUT, HIGH, CurveResult
 from identica.render import FACTORS
+from identica.report.loss_table import WORDS, caption, headings, spread_of, table_rows
 from identica.report.markdown import mass_to_move, ours, paper, trend_of
 from identica.report.page import render
 from identica.report.receipts import Point, learning_curve
-from identica.report.results import Block, Results, hours_text, seconds_text
+from identica.report.results import Block, Results, authors_say, hours_text, seconds_text
 from identica.report.results_charts import FigurePoint, Pair, Spent, comparison, figure, learning, spent_chart
-from identica.report.results_losses import found_text, headings, panels, table_rows, unjudged
+from identica.report.results_losses import panels
 from identica.report.results_three_d_ident import inversions
+from identica.report.units import found_text
 
 #: What every such page carries in its head, by which we know that it may be written over.
 MARK = '<meta name="generator" content="identica report">'
+#: A table of more rows, or so many pictures, is closed until someone opens it.
+MANY = 12
 
 
 def results_page(results: Results, notes: Sequence[str] = ()) -> str:
@@ -37,7 +41,9 @@ def results_page(results: Results, notes: Sequence[str] = ()) -> str:
         papers=[(name, PAPERS[name]) for name in cited if name in PAPERS],
         spent=[block for section in results.sections for block in section.blocks if block.author_hours],
         spent_chart=Markup(spent_chart(spent)) if spent else "",
-        gpus=" and ".join(_gpus(results)),
+        authors=authors_say(results),
+        many=MANY,
+        words=WORDS,
         left_out=[*notes, *results.left_out],
         metrics=METRICS,
         standing=standing,
@@ -60,9 +66,10 @@ def results_page(results: Results, notes: Sequence[str] = ()) -> str:
         factors=FACTORS,
         panels=lambda block: [(title, Markup(chart)) for title, chart in panels(block)],
         loss_headings=headings,
-        loss_rows=table_rows,
+        loss_rows=lambda block: list(table_rows(block)),
+        loss_caption=caption,
+        spread=spread_of,
         found=found_text,
-        unjudged=unjudged,
     )
 
 
@@ -87,11 +94,6 @@ def faster(block: Block) -> str:
     if block.author_hours is None or block.seconds <= 0:
         return "–"
     return f"{int(float(f'{3600 * block.author_hours[0] / block.seconds:.2g}')):,}"
-
-
-def _gpus(results: Results) -> list[str]:
-    costs = dict.fromkeys(section.experiment.cost for section in results.sections if section.main.run)
-    return [f"{hours_text(cost.hours)} GPU-hours for a run ({cost.gpu})" for cost in costs if cost is not None]
 
 
 # Pictures

@@ -25,7 +25,7 @@ def scans(result: RowResult) -> list[Curve]:
         return []
     if known:
         height = max(y for line in lines for _, y in line.points)
-        lines.append(Line("Λ⁺ − Λ⁻", ((known[0], 0.0), (known[0], height)), "dashed"))
+        lines.insert(0, Line("Λ⁺ − Λ⁻", ((known[0], 0.0), (known[0], height)), "dashed"))
     title = f"The loss at the true latents, {result.row.process_label}"
     return [Curve(title, "Λ̂", "nats above the minimum", tuple(lines))]
 

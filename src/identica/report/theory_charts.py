@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from html import escape
 
 from identica.diagnostics.theory import Curve, Line, Matrix
-from identica.report.charts import Axis, Point, number, ticks
+from identica.report.frame import SUPERSCRIPTS, Axis, Frame, Point, Tick, legend, number, svg, text
 
 WIDTH, HEIGHT = 480, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 16, 12, 44
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+FRAME = Frame(WIDTH, HEIGHT, left=62)
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,12 @@ class Scale:
             value = math.log10(value) if value > 0 else self.axis.low
         return self.axis(min(max(value, self.axis.low), self.axis.high))
 
-    def labels(self) -> list[tuple[float, str]]:
+    def labels(self) -> list[Tick]:
         """Where labels stand, and what they say."""
         if not self.log:
-            return [(self.axis(value), number(value)) for value in ticks(self.axis.low, self.axis.high)]
+            return self.axis.labels()
         decades = range(math.ceil(self.axis.low), math.floor(self.axis.high) + 1)
-        if len(decades) < 2:  # so short an axis has room for 1, 2, 5, 10, 20 and so on
+        if len(decades) < 3:  # so short an axis has room for 1, 2, 5, 10, 20 and so on
             values = [
                 base * 10.0**power
                 for power in range(math.floor(self.axis.low), math.ceil(self.axis.high) + 1)
@@ -74,29 +73,30 @@ def curve_chart(curve: Curve) -> str:
     """Lines, dots and a band over two axes."""
     points = [point for line in curve.lines for point in line.points]
     heights = [y for _, y in points] + (list(curve.band[:2]) if curve.band else [])
-    x = Scale.of([x for x, _ in points], curve.log_x, LEFT, WIDTH - LEFT - RIGHT)
-    y = Scale.of(heights, curve.log_y, HEIGHT - BOTTOM, -(HEIGHT - BOTTOM - TOP))
+    x = Scale.of([x for x, _ in points], curve.log_x, *FRAME.across)
+    y = Scale.of(heights, curve.log_y, *FRAME.upwards)
     if curve.equal:
         x = x.as_long_as(y)
-    parts = [_frame(x, y, curve)]
+    parts = [FRAME.drawn(x.labels(), y.labels(), curve.x_label, curve.y_label)]
     if curve.band:
         low, high, name = curve.band
+        start, length = FRAME.across
         parts.append(
-            f'<rect class="band" x="{LEFT}" width="{WIDTH - LEFT - RIGHT}" y="{y(high):.1f}" '
-            f'height="{max(y(low) - y(high), 1):.1f}"/>'
-            f'<text class="tick" x="{WIDTH - RIGHT - 6}" y="{y(high) - 5:.1f}" text-anchor="end">{escape(name)}</text>'
+            f'<rect class="band" x="{start}" width="{length}" y="{y(high):.1f}" '
+            f'height="{max(y(low) - y(high), 1):.1f}"/>' + text(start + length - 6, y(high) - 5, name, "tick", "end")
         )
     coloured = colours(curve.lines)
     parts += [_drawn(line, colour, x, y) for line, colour in coloured]
-    return _svg(WIDTH, HEIGHT, parts, _in_words(curve)) + _legend(coloured)
+    keys = [(f"{colour} {line.kind}", line.name) for line, colour in coloured if line.name]
+    return FRAME.svg(parts, _in_words(curve)) + legend(keys)
 
 
 def colours(lines: Sequence[Line]) -> list[tuple[Line, str]]:
-    """Each line with its colour; a dashed one has that of the line it goes with."""
+    """Each line with its colour; a dashed one has that of the line it goes with, before all others that of the axes."""
     colour, coloured = 0, []
     for line in lines:
-        colour += line.kind != "dashed" or colour == 0
-        coloured.append((line, f"c{(colour - 1) % 5 + 1}"))
+        colour += line.kind != "dashed"
+        coloured.append((line, f"c{(colour - 1) % 5 + 1}" if colour else "reference"))
     return coloured
 
 
@@ -104,7 +104,7 @@ def _drawn(line: Line, colour: str, x: Scale, y: Scale) -> str:
     places = [(x(a), y(b)) for a, b in line.points if math.isfinite(a) and math.isfinite(b)]
     title = f"<title>{escape(line.name)}</title>" if line.name else ""
     if line.kind == "dots":
-        size = 3.4 if len(places) < 40 else 1.7
+        size = 3.4 if len(places) < 40 else 2.6 if len(places) < 200 else 1.7
         return "".join(
             f'<circle class="dot {colour}" cx="{a:.1f}" cy="{b:.1f}" r="{size}">{title}</circle>' for a, b in places
         )
@@ -116,27 +116,6 @@ def _drawn(line: Line, colour: str, x: Scale, y: Scale) -> str:
     return curve
 
 
-def _frame(x: Scale, y: Scale, curve: Curve) -> str:
-    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    centre, middle = (LEFT + right) / 2, (bottom + TOP) / 2
-    parts = []
-    for at, label in y.labels():
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{label}</text>')
-    for at, label in x.labels():
-        parts.append(f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{bottom}"/>')
-        parts.append(f'<text class="tick" x="{at:.1f}" y="{bottom + 15}" text-anchor="middle">{label}</text>')
-    parts.append(f'<line class="axis" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
-    parts.append(
-        f'<text class="label" x="{centre}" y="{HEIGHT - 8}" text-anchor="middle">{escape(curve.x_label)}</text>'
-    )
-    parts.append(
-        f'<text class="label" transform="rotate(-90 12 {middle})" x="12" y="{middle}" text-anchor="middle">'
-        f"{escape(curve.y_label)}</text>"
-    )
-    return "".join(parts)
-
-
 def matrix_chart(matrix: Matrix) -> str:
     """Each entry in a cell, the stronger coloured the larger it is."""
     largest = max((abs(v) for row in matrix.values for v in row), default=0.0) or 1.0
@@ -144,29 +123,20 @@ def matrix_chart(matrix: Matrix) -> str:
     width, height = left + wide * len(matrix.columns), top + tall * len(matrix.rows)
     parts = []
     for j, name in enumerate(matrix.columns):
-        x = left + wide * (j + 0.5)
-        parts.append(f'<text class="tick" x="{x}" y="{top - 10}" text-anchor="middle">{escape(name)}</text>')
+        parts.append(text(left + wide * (j + 0.5), top - 10, name, "tick", "middle"))
     for i, (name, row) in enumerate(zip(matrix.rows, matrix.values, strict=True)):
         y = top + tall * i
-        parts.append(f'<text class="tick" x="{left - 8}" y="{y + 27}" text-anchor="end">{escape(name)}</text>')
+        parts.append(text(left - 8, y + 27, name, "tick", "end"))
         for j, value in enumerate(row):
             x = left + wide * j
             parts.append(
                 f'<rect class="cell" x="{x}" y="{y}" width="{wide - 3}" height="{tall - 3}" rx="5" '
                 f'fill-opacity="{abs(value) / largest:.3f}"/>'
-                f'<text class="value" x="{x + wide / 2 - 1}" y="{y + 27}" text-anchor="middle">{value:.3f}</text>'
+                + text(x + wide / 2 - 1, y + 27, f"{value:.3f}", "value", "middle")
             )
     rows = (f"{n}: {', '.join(f'{v:.3f}' for v in r)}" for n, r in zip(matrix.rows, matrix.values, strict=True))
-    return _svg(width, height, parts, f"{matrix.title}. Columns {', '.join(matrix.columns)}. {'; '.join(rows)}")
-
-
-def _legend(coloured: Sequence[tuple[Line, str]]) -> str:
-    keys = "".join(
-        f'<span class="key"><i class="swatch {colour} {line.kind}"></i>{escape(line.name)}</span>'
-        for line, colour in coloured
-        if line.name
-    )
-    return f'<div class="legend">{keys}</div>'
+    words = f"{matrix.title}. Columns {', '.join(matrix.columns)}. {'; '.join(rows)}"
+    return svg(width, height, parts, words, "small")
 
 
 def _in_words(curve: Curve) -> str:
@@ -178,10 +148,3 @@ def _in_words(curve: Curve) -> str:
     named = [f"{line.name} {ends(line.points)}" for line in curve.lines if line.name]
     band = [f"{curve.band[2]} between {curve.band[0]:.3g} and {curve.band[1]:.3g}"] if curve.band else []
     return f"{curve.title}: {curve.y_label} by {curve.x_label}. " + "; ".join(named + band)
-
-
-def _svg(width: float, height: float, parts: Sequence[str], words: str) -> str:
-    return (
-        f'<svg class="wide" viewBox="0 0 {width} {height}" style="max-width:{width}px" role="img" '
-        f'aria-label="{escape(words)}">' + "".join(parts) + "</svg>"
-    )

@@ -26,7 +26,7 @@ class TrainConfig:
     similarity_lr: the learning rate of what the objective itself learns (temperature, Λ̂); ten times
         ``lr`` unless given, the ratio paper B used.
     similarity_after: that begins to learn after this part of the steps and stays where it started before. A Λ̂ that
-        starts below the truth and waits there lets the codes cover the whole sphere first (docs/aninfonce.md).
+        starts below the truth and waits there lets the codes cover the whole sphere first (docs/folds.md).
     schedule: "constant", or "cosine" decay to zero at the last step.
     eval_every, eval_samples: score the encoder on that many fresh latents every so many steps.
     checkpoint_every: write a checkpoint every so many steps (only with ``train(..., out=...)``).

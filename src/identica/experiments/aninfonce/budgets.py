@@ -9,19 +9,16 @@ rows have their own negatives, where the authors' code reuses the first view's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from identica.experiments.aninfonce.rows import LossRow
-from identica.experiments.budgets import Recipe
-from identica.experiments.catalogue import DeviceKind
+from identica.experiments.budgets import Recipes, VectorRecipe
 from identica.functional import Negatives
-from identica.names import no_such
 
 
-@dataclass(frozen=True)
-class LossRecipe(Recipe):
+@dataclass(frozen=True, kw_only=True)
+class LossRecipe(VectorRecipe):
     """A recipe with what the losses of paper B need besides.
 
     width: in ten dimensions; it grows with the dimension up to twice that.
@@ -55,27 +52,33 @@ class LossRecipe(Recipe):
     turned: bool = False
 
 
-_FAST = LossRecipe(
+@dataclass(frozen=True, kw_only=True)
+class SyntheticLossRecipe(LossRecipe):
+    """A recipe for latents that an invertible mixing shows.
+
+    candidates: random matrices from which each layer of the mixing is chosen; the paper's 25,000.
+    """
+
+    candidates: int = 25_000
+
+
+_FAST = SyntheticLossRecipe(
     encoder="residual",
     width=256,
     blocks=3,
     steps=20_000,
-    supervised_steps=20_000,
     batch_size=4096,
     lr=1e-3,
-    supervised_lr=1e-3,
     precision="tf32",
 )
 _FAST_CPU = replace(_FAST, batch_size=1024, precision="fp32", floor_batches=16, error_pairs=512)
-_SMOKE = LossRecipe(
+_SMOKE = SyntheticLossRecipe(
     encoder="residual",
     width=64,
     blocks=2,
     steps=150,
-    supervised_steps=150,
     batch_size=384,
     lr=5e-3,
-    supervised_lr=5e-3,
     similarity_lr=5e-2,
     evaluations=3,
     floor_batches=4,
@@ -83,13 +86,11 @@ _SMOKE = LossRecipe(
     error_pairs=128,
 )
 #: The authors' protocol, where their code says it.
-PAPER = LossRecipe(
+PAPER = SyntheticLossRecipe(
     encoder="mlp",
     steps=300_000,
-    supervised_steps=300_000,
     batch_size=1000,
     lr=1e-4,
-    supervised_lr=1e-4,
     similarity_lr=1e-3,
     schedule="constant",
     negatives="both",
@@ -100,15 +101,10 @@ PAPER = LossRecipe(
     floor_batches=32,
 )
 
-RECIPES: dict[str, Mapping[DeviceKind, LossRecipe]] = {
-    "smoke": {"cpu": _SMOKE, "cuda": _SMOKE},
-    "fast": {"cpu": _FAST_CPU, "cuda": _FAST},
-    "paper": {"cpu": PAPER, "cuda": replace(PAPER, precision="tf32")},
-}
-
-
-def recipe_of(row: LossRow, budget: str, device: DeviceKind) -> LossRecipe:
-    """The recipe of a budget for one row, with what the row itself changes."""
-    if budget not in RECIPES:
-        raise ValueError(no_such("budget", budget, RECIPES))
-    return replace(RECIPES[budget][device], **row.recipes.get(budget, {}))
+RECIPES: Recipes[LossRow, SyntheticLossRecipe] = Recipes(
+    {
+        "smoke": {"cpu": _SMOKE, "cuda": _SMOKE},
+        "fast": {"cpu": _FAST_CPU, "cuda": _FAST},
+        "paper": {"cpu": PAPER, "cuda": replace(PAPER, precision="tf32")},
+    }
+)

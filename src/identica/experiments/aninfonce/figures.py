@@ -20,7 +20,7 @@ from identica.experiments.laws import UNIFORM, fisher_bingham
 
 ANISOTROPIC, BASELINE = Loss("anisotropic"), Loss("dot")
 _BOTH: dict[Model, Loss] = {"aninfonce": ANISOTROPIC, "infonce": BASELINE}
-#: Where a factor would lose its sign for longer than a run takes; see docs/aninfonce.md, "Why scores rise in steps".
+#: Where a factor would lose its sign for longer than a run takes; see docs/folds.md.
 _CENTRED = {"fast": {"centring": 10.0}}
 #: Λ̂ waits below the truth, where the similarity is wide, until the codes cover the sphere.
 _WAITS = {"start": 25.0, "similarity_after": 0.6}
@@ -57,8 +57,7 @@ def _figure2() -> Iterator[LossRow]:
         theory="promises",
         published={"aninfonce": Published(99.76, seeds=1)},
         recipes={"fast": {"steps": 10_000, "turned": True}},
-        note="all precisions differ, so that single factors are promised; with the budget fast both losses have 10,000 "
-        "steps, and AnInfoNCE's codes are made round and turned to their axes then",
+        note="all precisions differ, so that single factors are promised",
     )
     for loss in _SWEEP:
         name = "learned" if loss.learned else f"{loss.temperature:g}"
@@ -206,3 +205,5 @@ FIGURE12 = LossExperiment(
     ),
     details=("uniform", "halves"),
 )
+
+EXPERIMENTS = (FIGURE2, FIGURE11, FIGURE12)

@@ -218,3 +218,5 @@ FIGURE10 = HardExperiment(
     ),
     details=(_BEST,),
 )
+
+EXPERIMENTS = (FIGURE10,)

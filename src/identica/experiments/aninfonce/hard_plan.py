@@ -11,10 +11,10 @@ import torch
 from identica.distributions import Conditional, FisherBingham, SphereUniform
 from identica.distributions.fisher_bingham_ratio import ratio_precision
 from identica.encoders.base import Encoder
-from identica.experiments.aninfonce.budgets import recipe_of
+from identica.experiments.aninfonce.budgets import RECIPES
 from identica.experiments.aninfonce.hard import SCAN_NEGATIVES, SCANNED, Continued, HardExperiment, HardRow
 from identica.experiments.aninfonce.hard_scan import scan
-from identica.experiments.aninfonce.plan import LossPlan
+from identica.experiments.aninfonce.plan import SyntheticLossPlan
 from identica.experiments.catalogue import DeviceKind, Model
 from identica.experiments.laws import Law
 from identica.experiments.planning import BasePlan, Measured, mixing_of
@@ -33,7 +33,7 @@ def plan_of(experiment: HardExperiment, row: HardRow, budget: str, device: Devic
     """The plan of a row: it is scanned or trained. A Λ⁻ that is not below Λ⁺ is refused with a sentence."""
     ratio_precision(*_laws(row), row.dim)
     kind = ScanPlan if "scan" in row.losses else TunedPlan
-    return kind(experiment, row, budget, recipe_of(row, budget, device))
+    return kind(experiment, row, budget, RECIPES.of(row, budget, device))
 
 
 def hard_process(row: HardRow, count: int, mixing: Any = None) -> PairProcess:
@@ -52,7 +52,7 @@ def _laws(row: HardRow) -> tuple[Conditional, Conditional]:
 
 
 @dataclass(frozen=True)
-class ScanPlan(LossPlan):
+class ScanPlan(SyntheticLossPlan):
     """The loss at the true latents, over Λ̂ (A). Nothing is trained."""
 
     row: HardRow
@@ -98,7 +98,7 @@ class ScanPlan(LossPlan):
 
 
 @dataclass(frozen=True)
-class TunedPlan(LossPlan):
+class TunedPlan(SyntheticLossPlan):
     """An encoder trained with InfoNCE, and what becomes of it when it is trained on (B)."""
 
     row: HardRow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -10,16 +11,17 @@ from typing import Any
 
 import torch
 
-from identica.diagnostics import turn_to_axes
+from identica.diagnostics import best_rounding, turn_to_axes
+from identica.diagnostics.codes import drawn_codes
 from identica.distributions import Conditional, FisherBingham, SphereUniform
 from identica.encoders import MLPEncoder, ResidualEncoder
 from identica.encoders.base import Encoder
-from identica.experiments.aninfonce.budgets import LossRecipe
+from identica.experiments.aninfonce.budgets import LossRecipe, SyntheticLossRecipe
 from identica.experiments.aninfonce.measures import PrecisionWatch, measures
 from identica.experiments.aninfonce.rows import Loss, LossRow
 from identica.experiments.aninfonce.shared_loss import SharedInfoNCE
 from identica.experiments.catalogue import Model
-from identica.experiments.planning import MIXING, BasePlan, Measured, mixing_of
+from identica.experiments.planning import MIXING, BasePlan, Measured, NoScore, mixing_of
 from identica.objectives import EnsembleInfoNCE, InfoNCE, Objective, TriCL
 from identica.processes import EnsembleProcess, PairProcess
 from identica.similarities import Anisotropic, DotProduct, Similarity
@@ -29,21 +31,21 @@ from identica.training import Callback, Evaluation, TrainConfig, TrainingRun, de
 
 @dataclass(frozen=True)
 class LossPlan(BasePlan):
-    """What to train for one point of paper B."""
+    """What all points of paper B have in common, whatever shows their latents: losses and what is measured of them."""
 
     row: LossRow
     recipe: LossRecipe
 
     # -- the parts
 
+    @abc.abstractmethod
     def process(self, model: Model, seed: int) -> PairProcess | EnsembleProcess:
-        """Exact pairs of every Λ of the row, through the mixing of the seed."""
-        mixing = mixing_of(self.row.dim, self.recipe.candidates, seed)
-        kinds = [
-            PairProcess(SphereUniform(self.row.dim), Conditional(FisherBingham, precision=precision), mixing)
-            for precision in self.row.precisions
-        ]
-        return kinds[0] if len(kinds) == 1 else EnsembleProcess(*kinds)
+        """Exact pairs of every Λ of the row, or whatever codes are scored on."""
+
+    @property
+    @abc.abstractmethod
+    def _mixing(self) -> dict[str, Any]:
+        """What shows the latents, as plain data."""
 
     def encoder(self, model: Model, seed: int) -> Encoder:
         """An untrained encoder that ends on the unit sphere; for TriCL on that of radius √d."""
@@ -123,9 +125,22 @@ class LossPlan(BasePlan):
         """Made round and turned to the axes of its loss, where the recipe says so."""
         if not self._turns(model):
             return run
-        process = self.process(model, seed).to(device)
-        assert isinstance(process, PairProcess)
-        return turn_to_axes(run, process, **self._turning, seed=derive_seed(seed, f"{model} axes"))
+        process, source = self.process(model, seed).to(device), derive_seed(seed, f"{model} axes")
+        assert isinstance(process, PairProcess) and isinstance(run.objective, InfoNCE)
+        self._check_fill_the_sphere(run, process, run.objective, source)
+        return turn_to_axes(run, process, **self._turning, seed=source)
+
+    def _check_fill_the_sphere(self, run: TrainingRun, process: PairProcess, objective: InfoNCE, seed: int) -> None:
+        """Whether the codes that will be turned can be made round: an encoder that has lost a factor may have others.
+
+        Drawn once more, which takes far less time than the axes, so that no other error is mistaken for this one.
+        """
+        n, batches = self._turning["n"], self._turning["batches"]
+        drawn = drawn_codes(process, run, objective, n, batches, seed)
+        try:
+            best_rounding(torch.cat([h for h, _, _ in drawn]))
+        except ValueError as error:
+            raise NoScore(str(error)) from error
 
     def _turns(self, model: Model) -> bool:
         return self.recipe.turned and self.row.losses[model].kind == "anisotropic" and len(self.row.precisions) == 1
@@ -152,7 +167,7 @@ class LossPlan(BasePlan):
             "space": self.row.space,
             "marginal": self.row.marginal.to_dict(),
             "dim": self.row.dim,
-            "mixing": {**MIXING, "candidates": self.recipe.candidates},
+            "mixing": self._mixing,
             "evaluation_samples": self.recipe.evaluation_samples,
         }
 
@@ -174,3 +189,23 @@ class LossPlan(BasePlan):
         if self._turns(model):
             data["turned"] = self._turning
         return json.loads(json.dumps(data))
+
+
+@dataclass(frozen=True)
+class SyntheticLossPlan(LossPlan):
+    """What to train for one point whose latents an invertible mixing shows."""
+
+    recipe: SyntheticLossRecipe
+
+    def process(self, model: Model, seed: int) -> PairProcess | EnsembleProcess:
+        """Exact pairs of every Λ of the row, through the mixing of the seed."""
+        mixing = mixing_of(self.row.dim, self.recipe.candidates, seed)
+        kinds = [
+            PairProcess(SphereUniform(self.row.dim), Conditional(FisherBingham, precision=precision), mixing)
+            for precision in self.row.precisions
+        ]
+        return kinds[0] if len(kinds) == 1 else EnsembleProcess(*kinds)
+
+    @property
+    def _mixing(self) -> dict[str, Any]:
+        return {**MIXING, "candidates": self.recipe.candidates}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from identica.experiments.catalogue import DeviceKind, Entry, Experiment, Model
 from identica.experiments.claims import Quantity
@@ -50,12 +50,10 @@ class LossRow(Entry):
 
     losses: by model.
     also: further kinds of pairs of the same world, as an ensemble has them.
-    recipes: by budget, the settings of its recipe that this point changes, such as the batch size.
     """
 
     losses: Mapping[Model, Loss]
     also: tuple[Law, ...] = ()
-    recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def precisions(self) -> tuple[tuple[float, ...], ...]:
@@ -158,9 +156,9 @@ class LossExperiment(Experiment):
 
     def plan(self, row: Entry, budget: str, device: DeviceKind) -> BasePlan:
         """What to train for a row."""
-        from identica.experiments.aninfonce.budgets import recipe_of
-        from identica.experiments.aninfonce.plan import LossPlan
+        from identica.experiments.aninfonce.budgets import RECIPES
+        from identica.experiments.aninfonce.plan import SyntheticLossPlan
 
         if not isinstance(row, LossRow):
             raise TypeError(f"{self.id} has rows with losses, not a {type(row).__name__}.")
-        return LossPlan(self, row, budget, recipe_of(row, budget, device))
+        return SyntheticLossPlan(self, row, budget, RECIPES.of(row, budget, device))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from identica.objectives import InfoNCE, Objective
-from identica.objectives.base import Encoder, Terms, encode_pairs
+from identica.objectives.base import Encoder, Terms, encode_pairs, sum_of_terms
 
 
 class SharedInfoNCE(Objective):
@@ -40,19 +39,7 @@ class SharedInfoNCE(Objective):
 
     def compute(self, encoder: Encoder, pairs: Any) -> Terms:
         """Encode all kinds of pairs in one call; sums over the kinds, and the mean of their accuracies."""
-        parts = [self.terms(*codes) for codes in encode_pairs(encoder, *pairs)]
-
-        def total(name: str) -> Tensor:
-            return torch.stack([getattr(part, name) for part in parts]).sum(dim=0)
-
-        return Terms(
-            loss=total("loss"),
-            alignment=total("alignment"),
-            log_partition=total("log_partition"),
-            accuracy=total("accuracy") / len(parts),
-            information=total("information"),
-            per_item=total("per_item"),
-        )
+        return sum_of_terms([self.terms(*codes) for codes in encode_pairs(encoder, *pairs)])
 
     def to_dict(self) -> dict[str, Any]:
         """``{"class": "SharedInfoNCE", "member": {...}}``."""

@@ -128,3 +128,5 @@ FIGURE6 = ShiftExperiment(
         ),
     ),
 )
+
+EXPERIMENTS = (FIGURE6,)

@@ -11,8 +11,8 @@ import torch
 from scipy.integrate import quad
 
 from identica.distributions import Conditional, FisherBingham, VonMisesFisher
-from identica.experiments.aninfonce.budgets import recipe_of
-from identica.experiments.aninfonce.plan import LossPlan
+from identica.experiments.aninfonce.budgets import RECIPES
+from identica.experiments.aninfonce.plan import SyntheticLossPlan
 from identica.experiments.aninfonce.shift import ShiftExperiment, ShiftRow
 from identica.experiments.catalogue import DeviceKind, Model
 from identica.experiments.planning import BasePlan, Measured, mixing_of
@@ -26,11 +26,11 @@ _CLASSIFIER_STEPS = 1000
 
 def plan_of(experiment: ShiftExperiment, row: ShiftRow, budget: str, device: DeviceKind) -> BasePlan:
     """The plan of a row."""
-    return ShiftPlan(experiment, row, budget, recipe_of(row, budget, device))
+    return ShiftPlan(experiment, row, budget, RECIPES.of(row, budget, device))
 
 
 @dataclass(frozen=True)
-class ShiftPlan(LossPlan):
+class ShiftPlan(SyntheticLossPlan):
     """What to train and measure for one concentration."""
 
     row: ShiftRow

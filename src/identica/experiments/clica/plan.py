@@ -9,6 +9,7 @@ from typing import Any
 from identica.encoders import MLPEncoder, ResidualEncoder
 from identica.encoders.base import Encoder
 from identica.experiments.catalogue import Model, Row
+from identica.experiments.clica.budgets import SyntheticRecipe
 from identica.experiments.laws import normal
 from identica.experiments.parts import (
     make_conditional,
@@ -36,6 +37,7 @@ class Plan(BasePlan):
     """What to train for one row of paper A."""
 
     row: Row
+    recipe: SyntheticRecipe
 
     # -- the parts
 

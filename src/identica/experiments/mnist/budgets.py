@@ -5,22 +5,20 @@ The paper specifies neither the contrastive encoder nor its training; ``paper`` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from identica.experiments.aninfonce.budgets import PAPER, LossRecipe
 from identica.experiments.aninfonce.rows import LossRow
-from identica.experiments.catalogue import DeviceKind
+from identica.experiments.budgets import Recipes
 from identica.experiments.mnist.rows import VaeSettings, ViewsRow
-from identica.names import no_such
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MnistRecipe(LossRecipe):
     """A recipe with what MNIST needs besides.
 
     start_to: where the last of the Λ̂ starts, the first being at ``start`` and those between equally far apart in
-        logarithm; None for all at ``start``. See docs/aninfonce.md for what it is good for.
+        logarithm; None for all at ``start``. See docs/recipe.md for what it is good for.
     log_odds, whiten: as of :class:`~identica.encoders.ResidualEncoder`, for images that a decoder makes; 0 for neither.
     vae: the VAE whose decoder is the mixing.
     readout_images: readouts and neighbours are fitted on so many of the training images; None for all.
@@ -47,11 +45,9 @@ _FAST = MnistRecipe(
     width=512,
     blocks=3,
     steps=12_000,
-    supervised_steps=12_000,
     batch_size=4096,
     optimizer="muon",
     lr=1e-3,
-    supervised_lr=1e-3,
     precision="tf32",
     start=1.0,
     start_to=100.0,
@@ -63,10 +59,8 @@ _SMOKE = MnistRecipe(
     width=32,
     blocks=1,
     steps=40,
-    supervised_steps=40,
     batch_size=128,
     lr=5e-3,
-    supervised_lr=5e-3,
     similarity_lr=5e-2,
     evaluations=2,
     evaluation_samples=1024,
@@ -80,11 +74,11 @@ _SMOKE = MnistRecipe(
     digits_each=1,
     domain_steps=60,
 )
-_PAPER = MnistRecipe(**asdict(PAPER))
+_PAPER = MnistRecipe(**{setting.name: getattr(PAPER, setting.name) for setting in fields(LossRecipe)})
 
 #: Where no two Λ are equal, each of them is asked for. The axes are the factors' there, so codes are turned to them. An
 #: encoder that sees the faintest pixels, too, comes closer to the latents, though it finds worse neighbours among real
-#: digits. And high Λ are learned from negatives that are near, of which a large batch has more (docs/aninfonce.md,
+#: digits. And high Λ are learned from negatives that are near, of which a large batch has more (docs/recipe.md,
 #: "Digits of known latents"). InfoNCE, whose R² is the same from step 600 on, has the batches of the other rows, and a
 #: third of their steps.
 _SHARP_CPU = replace(_FAST_CPU, lr=2e-3, log_odds=1e-12, whiten=0.5, turned=True)
@@ -101,8 +95,15 @@ _SHARP = replace(
     floor_pairs=16_384,
     error_pairs=8192,
 )
-#: What an encoder is off by makes Λ̂ too small, by a part that grows with Λ: above this Λ there are more steps.
+#: What an encoder is off by makes Λ̂ too small, by a part that grows with Λ: above this Λ there are at least so many
+#: steps, which a CPU has anyway.
 _FAR, _FAR_STEPS = 100.0, 6_000
+
+
+def _longer_where_far(recipe: MnistRecipe, row: LossRow) -> MnistRecipe:
+    far = max(row.precisions[0]) > _FAR
+    return replace(recipe, steps=max(recipe.steps, _FAR_STEPS)) if far else recipe
+
 
 #: Views of real digits want more steps and smaller batches: what sets the pace is the number of images seen. All Λ̂
 #: start at 1: from 100 on, pairs that are far apart push all codes into one point before anything is learned.
@@ -110,29 +111,26 @@ _VIEWS = replace(_FAST, steps=20_000, batch_size=2048, optimizer="adam", start_t
 _VIEWS_CPU = replace(_VIEWS, batch_size=512, precision="fp32")
 
 #: For pairs that a decoder shows.
-RECIPES: dict[str, Mapping[DeviceKind, MnistRecipe]] = {
-    "smoke": {"cpu": _SMOKE, "cuda": _SMOKE},
-    "fast": {"cpu": _FAST_CPU, "cuda": _FAST},
-    "paper": {"cpu": _PAPER, "cuda": replace(_PAPER, precision="tf32")},
-}
-#: For such pairs of which no two Λ are equal, ``fast``.
-SHARP: Mapping[DeviceKind, MnistRecipe] = {"cpu": _SHARP_CPU, "cuda": _SHARP}
+DECODED_RECIPES: Recipes[LossRow, MnistRecipe] = Recipes(
+    {
+        "smoke": {"cpu": _SMOKE, "cuda": _SMOKE},
+        "fast": {"cpu": _FAST_CPU, "cuda": _FAST},
+        "paper": {"cpu": _PAPER, "cuda": replace(_PAPER, precision="tf32")},
+    }
+)
+#: For such pairs of which no two Λ are equal.
+SHARP_RECIPES: Recipes[LossRow, MnistRecipe] = Recipes(
+    {**DECODED_RECIPES.by_budget, "fast": {"cpu": _SHARP_CPU, "cuda": _SHARP}},
+    adapted={"fast": _longer_where_far},
+)
 #: For views of real digits.
-VIEWS_RECIPES: dict[str, Mapping[DeviceKind, MnistRecipe]] = {**RECIPES, "fast": {"cpu": _VIEWS_CPU, "cuda": _VIEWS}}
+VIEWS_RECIPES: Recipes[LossRow, MnistRecipe] = Recipes(
+    {**DECODED_RECIPES.by_budget, "fast": {"cpu": _VIEWS_CPU, "cuda": _VIEWS}}
+)
 
 
-def recipe_of(row: LossRow, budget: str, device: DeviceKind) -> MnistRecipe:
-    """The recipe of a budget for one row, with what the row itself changes."""
-    recipes = VIEWS_RECIPES if isinstance(row, ViewsRow) else RECIPES
-    if budget not in recipes:
-        raise ValueError(no_such("budget", budget, recipes))
-    recipe = recipes[budget][device]
-    if budget == "fast" and _all_differ(row):
-        recipe = SHARP[device]
-        if device == "cuda" and max(row.precisions[0]) > _FAR:
-            recipe = replace(recipe, steps=_FAR_STEPS)
-    return replace(recipe, **row.recipes.get(budget, {}))
-
-
-def _all_differ(row: LossRow) -> bool:
-    return len(row.precisions) == 1 and len(set(row.precisions[0])) == row.dim
+def recipes_of(row: LossRow) -> Recipes[LossRow, MnistRecipe]:
+    """Those of the kind that a row is of."""
+    if isinstance(row, ViewsRow):
+        return VIEWS_RECIPES
+    return SHARP_RECIPES if len(row.precisions) == 1 and len(set(row.precisions[0])) == row.dim else DECODED_RECIPES

@@ -57,8 +57,7 @@ def _figure3() -> Iterator[LossRow]:
             _BOTH,
             theory="promises",
             published={"aninfonce": Published(ours, seeds=1), "infonce": Published(theirs, seeds=1)},
-            note="with the budget fast AnInfoNCE's codes are made round and turned to their axes; on a GPU InfoNCE has "
-            "4,000 steps of 4,096 pairs",
+            note="all precisions differ, so that single factors are promised",
         )
 
 
@@ -83,8 +82,13 @@ FIGURE3 = MnistExperiment(
         ),
         AtLeast("With Λ from 5 to 50 AnInfoNCE recovers all: R² ≥ 0.997", ("C",), _an("r2"), 0.997),
         AtLeast("With Λ from 5 to 200 AnInfoNCE recovers all: R² ≥ 0.996", ("D",), _an("r2"), 0.996),
-        AtMost("InfoNCE does not: R² ≤ 0.9", ("C", "D"), _in("r2"), 0.9),
-        AtMost("Below 100 every entry of Λ̂ is within 2 %", ("C", "D"), _an("moderate_precision_error"), 0.02),
+        AtMost("With these InfoNCE at τ = 1 does not: R² ≤ 0.9", ("C", "D"), _in("r2"), 0.9),
+        AtMost(
+            "With these every entry of Λ̂ below Λ = 100 is within 2 %, on average over seeds",
+            ("C", "D"),
+            _an("moderate_precision_error"),
+            0.02,
+        ),
     ),
     plots=(
         Plot(

@@ -9,7 +9,6 @@ asks whether training on views and testing on plain images are the same thing: a
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 
 from identica.experiments.catalogue import Model
 from identica.experiments.mnist.normality import dip, kolmogorov_distance, largest_null_dip, normality_p_value
-from identica.experiments.mnist.plan import MnistPlan, grey
+from identica.experiments.mnist.plan import OnViewsPlan, grey
 from identica.experiments.mnist.rows import ComputedRow
 from identica.experiments.planning import Measured
 from identica.experiments.running.supplies import views_of
@@ -37,7 +36,7 @@ BINS, HISTOGRAMS = 24, 4
 
 
 @dataclass(frozen=True)
-class ComputedPlan(MnistPlan):
+class ComputedPlan(OnViewsPlan):
     """A row of Figure 7 that trains no contrastive model."""
 
     row: ComputedRow
@@ -95,10 +94,6 @@ class ComputedPlan(MnistPlan):
         return Measured({"share": score.score}, {}, {"images": score.n, "method": score.method})
 
     # -- as plain data
-
-    @property
-    def _latents(self) -> dict[str, Any]:
-        return {**super()._latents, "views": json.loads(json.dumps(views_of(self.row.views).to_dict()))}
 
     def _model_config(self, model: Model) -> dict[str, Any]:
         recipe = self.recipe

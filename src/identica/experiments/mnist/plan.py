@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,8 +18,9 @@ from identica.experiments.aninfonce.plan import LossPlan
 from identica.experiments.aninfonce.rows import Loss
 from identica.experiments.catalogue import Model
 from identica.experiments.mnist.budgets import MnistRecipe
+from identica.experiments.mnist.rows import ViewsRow
 from identica.experiments.planning import Measured
-from identica.experiments.running.supplies import Supplies, mnist_identity
+from identica.experiments.running.supplies import Supplies, mnist_identity, views_of
 from identica.metrics import knn_accuracy
 from identica.mixing import DecoderMixing
 from identica.mixing.decoder import weights_digest
@@ -105,9 +107,9 @@ class MnistPlan(LossPlan):
     # -- as plain data
 
     @property
-    def _latents(self) -> dict[str, Any]:
+    def _mixing(self) -> dict[str, Any]:
         decoder = dataclasses.asdict(self.recipe.vae) | {"hidden": list(self.recipe.vae.hidden)}
-        return {**super()._latents, "mixing": {"decoder": decoder, "mnist": mnist_identity()}}
+        return {"decoder": decoder, "mnist": mnist_identity()}
 
     def _model_config(self, model: Model) -> dict[str, Any]:
         """Where Λ̂ starts goes through a logarithm, whose last digits are the machine's: they must not change a hash."""
@@ -145,6 +147,17 @@ class DecoderPlan(MnistPlan):
         truth = sorted(self.row.precisions[0])
         errors = [abs(ours / true - 1.0) for ours, true in zip(learned, truth, strict=False) if true < MODERATE]
         return max(errors) if errors else None
+
+
+@dataclass(frozen=True)
+class OnViewsPlan(MnistPlan):
+    """What plans on augmented views of real digits have in common: what the views are is part of what they say."""
+
+    row: ViewsRow
+
+    @property
+    def _latents(self) -> dict[str, Any]:
+        return {**super()._latents, "views": json.loads(json.dumps(views_of(self.row.views).to_dict()))}
 
 
 def grey(images: Tensor) -> Tensor:

@@ -95,14 +95,14 @@ class MnistExperiment(LossExperiment):
 
     def plan(self, row: Entry, budget: str, device: DeviceKind) -> BasePlan:
         """What to train for a row."""
-        from identica.experiments.mnist.budgets import recipe_of
+        from identica.experiments.mnist.budgets import recipes_of
         from identica.experiments.mnist.latents import ComputedPlan
         from identica.experiments.mnist.plan import DecoderPlan
         from identica.experiments.mnist.views import ViewsPlan
 
         if not isinstance(row, LossRow):
             raise TypeError(f"{self.id} has rows with losses, not a {type(row).__name__}.")
-        recipe = recipe_of(row, budget, device)
+        recipe = recipes_of(row).of(row, budget, device)
         if isinstance(row, ComputedRow):
             return ComputedPlan(self, row, budget, recipe)
         if isinstance(row, ViewsRow):

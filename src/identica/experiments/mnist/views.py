@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -13,8 +11,8 @@ from identica.data import AugmentedViews, LabelledImages, simclr_without_colour
 from identica.distributions import Conditional, FisherBingham, SphereUniform
 from identica.experiments.aninfonce.measures import learned
 from identica.experiments.catalogue import Model
-from identica.experiments.mnist.plan import MnistPlan, encoded, grey
-from identica.experiments.mnist.rows import PROBABILITIES, ViewsRow
+from identica.experiments.mnist.plan import OnViewsPlan, encoded, grey
+from identica.experiments.mnist.rows import PROBABILITIES
 from identica.experiments.planning import Measured
 from identica.experiments.running.supplies import views_of
 from identica.metrics import linear_r2, linear_readout
@@ -27,10 +25,8 @@ _UNUSED_PRECISION = 25.0
 
 
 @dataclass(frozen=True)
-class ViewsPlan(MnistPlan):
+class ViewsPlan(OnViewsPlan):
     """What to train on views. Codes are scored on images that the VAE of plain digits makes of known latents."""
-
-    row: ViewsRow
 
     def training_process(self, model: Model, seed: int) -> AugmentedViews:
         """Two views each of random training images, made on the device."""
@@ -83,12 +79,6 @@ class ViewsPlan(MnistPlan):
             f"{name}_accuracy": linear_readout(codes[0], fitted, (codes[1], judged), null=0).score
             for name, (fitted, judged) in flags.items()
         }
-
-    # -- as plain data
-
-    @property
-    def _latents(self) -> dict[str, Any]:
-        return {**super()._latents, "views": json.loads(json.dumps(views_of(self.row.views).to_dict()))}
 
 
 class _Watch(Callback):

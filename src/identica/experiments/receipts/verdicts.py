@@ -25,6 +25,8 @@ DEVIATIONS = 2.0
 #: Figure 2: scores stay above ``HIGH`` while the marginal is at most ``FAR_OUT`` times as concentrated as the
 #: pairs, and are below ``COLLAPSED`` at the figure's far end. The figure itself marks the bands above 99 and 95.
 HIGH, FAR_OUT, COLLAPSED = 99.0, 0.25, 95.0
+#: Budgets that show that everything runs, and nothing else: what they reach is not judged.
+UNJUDGED = frozenset({"smoke"})
 #: Room for rounding in a comparison of percentages.
 _ROUNDING = 1e-9
 
@@ -120,9 +122,11 @@ def judge(row: Entry, model: Model, ours: Stat | None) -> Verdict | None:
     if published is None:
         return _unpublished(row, model, ours)
     if model == "identity":
-        return _agreement(ours, published)
+        return _agreement(ours, published) if row.same_identity else None
     nobody_did = model == "contrastive" and row.theory == "silent" and published.mean < LOW
-    if nobody_did or model == "infonce":  # which papers set beside what they propose: more is no merit, less no fault
+    # Beside what B proposes in its place InfoNCE is a baseline: more is no merit, less no fault.
+    baseline = model == "infonce" and (row.models is None or len(row.models) > 1)
+    if nobody_did or baseline:
         return Verdict("as it falls", None)
     if ours.mean >= published.mean - TOLERANCE - _ROUNDING:
         return Verdict("reproduced", True)
@@ -184,7 +188,8 @@ def row_result(experiment: Experiment, row: Entry, receipts: Iterable[Receipt], 
         scores = [receipt.scores.get(model, {}).get(experiment.metric) for receipt in chosen]
         values = [score for score in scores if score is not None]
         ours = Stat.of(values) if values else None
-        cells.append(Cell(model, ours, row.published.get(model), judge(row, model, ours)))
+        verdict = None if budget in UNJUDGED else judge(row, model, ours)
+        cells.append(Cell(model, ours, row.published.get(model), verdict))
     return RowResult(row, budget, tuple(cells), chosen)
 
 
@@ -206,20 +211,25 @@ def curve_results(experiment: Experiment, rows: Iterable[RowResult]) -> tuple[Cu
             for cell in result.cells
             if cell.model == "contrastive" and cell.ours is not None
         ]
-        verdict = judge_curve(known, points[0].row.conditional.tightness) if known else None
+        verdict = judge_curve(known, points[0].row.conditional.tightness) if known and _is_judged(points) else None
         curves.append(CurveResult(name, points, verdict))
     return tuple(curves)
 
 
 def claim_results(experiment: Experiment, rows: Iterable[RowResult]) -> tuple[ClaimResult, ...]:
     """What an experiment claims, read against the results."""
+    rows = tuple(rows)
     receipts = {result.row.number: result.receipts for result in rows}
     judged = []
     for claim in experiment.claims:
         found = claim.found(receipts)
-        verdict = None if found is None else _trend(found.holds)
+        verdict = None if found is None or not _is_judged(rows) else _trend(found.holds)
         judged.append(ClaimResult(claim, found, verdict))
     return tuple(judged)
+
+
+def _is_judged(rows: Iterable[RowResult]) -> bool:
+    return not any(result.budget in UNJUDGED for result in rows)
 
 
 def _trend(holds: bool) -> Verdict:

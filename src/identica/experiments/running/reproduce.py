@@ -92,8 +92,11 @@ def reproduce_all(
         plans = tuple(plan.supplied(supplies) for plan in make_plans(experiment, rows, budget, place))
         count = find_budget(budget).seeds or experiment.seeds if seeds is None else whole_number(seeds, "seeds")
         wanted.append(Wanted(experiment, plans, tuple(range(count))))
-    others = [have] if isinstance(have, str | os.PathLike) else have
-    runner = TaskRunner(wanted, Path(out), [Path(folder) for folder in others], place, limit, force, quiet)
+    others = [Path(folder) for folder in ([have] if isinstance(have, str | os.PathLike) else have)]
+    for folder in others:
+        if not folder.is_dir():
+            raise ValueError(f"There is no folder {folder} to read results from: name another with --have.")
+    runner = TaskRunner(wanted, Path(out), others, place, limit, force, quiet)
     runner.run()
     return tuple(runner.results(one) for one in wanted)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from identica.experiments.catalogue import Model
-from identica.experiments.planning import BasePlan, Measured
+from identica.experiments.planning import BasePlan, Measured, NoScore
 from identica.experiments.receipts.receipt import Receipt
 from identica.experiments.running.pace import Work
 from identica.experiments.running.seeds import train_seeds
@@ -148,14 +148,26 @@ def _result(
     seconds = run.seconds / together
     info |= {"steps": run.step, "seconds": round(seconds, 3), "trained_together": together}
     info["curve"] = learning_curve(run.history)
+    run = _FiniteRun(**vars(run))
     try:
         begin = time.monotonic()
         run = plan.finished(model, seed, run, device)
         seconds += time.monotonic() - begin
         evaluation = _evaluated(plan, model, seed, run, device)
         return _scored(evaluation, info, seconds, plan.measured(model, seed, run, evaluation, device))
-    except ValueError as error:  # codes without a score, such as infinite ones: not a reason to stop the others
+    except NoScore as error:  # not a reason to stop the others; any other error is one, and none is kept as a result
         return ModelResult({}, {}, info | {"failed": str(error)}, seconds)
+
+
+@dataclass(frozen=True)
+class _FiniteRun(TrainingRun):
+    """A run that looks at the codes it returns: of infinite ones nothing can be measured."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        codes = super().__call__(x)
+        if not bool(codes.isfinite().all()):
+            raise NoScore("The encoder returns NaN or infinite codes, which have no score.")
+        return codes
 
 
 def score_untrained(plan: BasePlan, model: Model, seed: int, device: torch.device) -> ModelResult:
@@ -181,8 +193,8 @@ def _scored(
 ) -> ModelResult:
     measured = Measured() if measured is None else measured
     scores = {**evaluation.scores, **measured.scores}
-    if not all(math.isfinite(score) for score in scores.values()):
-        raise ValueError("The scores are not finite, as those of codes that are constant.")
+    if infinite := [name for name, score in scores.items() if not math.isfinite(score)]:
+        raise NoScore(f"Scores of these codes are not finite: {', '.join(infinite)}.")
     per_dimension = {"r2": evaluation.r2.per_dimension, "mcc": evaluation.mcc.per_dimension, **measured.per_dimension}
     rounded = {name: [_rounded(value) for value in values] for name, values in per_dimension.items()}
     return ModelResult(scores, rounded, {**info, **measured.info}, seconds + measured.seconds)

@@ -8,13 +8,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import json
 import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +22,7 @@ from identica.data import Augmentations, LabelledImages, load_mnist, simclr_with
 from identica.data.mnist import CHECKSUMS
 from identica.encoders import VAE
 from identica.experiments.mnist.rows import PROBABILITIES, VaeSettings, ViewsName
+from identica.experiments.planning import hash_of
 from identica.experiments.running.folders import RunFolders
 from identica.training import derive_seed
 from identica.training.vae import train_vae
@@ -82,16 +82,25 @@ class Supplies:
         What was just trained is read back, too, so that whoever trains it has what all others have, bit by bit.
         """
         if (settings, seed) not in self._vaes:
-            name = f"vae-{_hash({**dataclasses.asdict(settings), 'mnist': mnist_identity()})}-{seed}"
+            name = f"vae-{hash_of({**dataclasses.asdict(settings), 'mnist': mnist_identity()})}-{seed}"
             folders = RunFolders(self.out)
             path = folders.folder(name) / "vae.safetensors"
             with folders.claim(name, wait=True):  # of several processes one trains, the others wait
-                if not path.exists():
-                    self._train(settings, seed, path)
-            self._vaes[settings, seed] = VAE.load(path)
+                self._vaes[settings, seed] = self._kept(path) or self._trained(settings, seed, path)
         return self._vaes[settings, seed]
 
-    def _train(self, settings: VaeSettings, seed: int, path: Path) -> None:
+    @staticmethod
+    def _kept(path: Path) -> VAE | None:
+        """That of an earlier call; None, with a warning, for a file that cannot be read."""
+        if not path.exists():
+            return None
+        try:
+            return VAE.load(path)
+        except ValueError as error:
+            warnings.warn(f"{error} It is trained again.", stacklevel=5)
+            return None
+
+    def _trained(self, settings: VaeSettings, seed: int, path: Path) -> VAE:
         began = time.monotonic()
         images = self.digits.train.images[: settings.images]
         vae = VAE(
@@ -110,6 +119,7 @@ class Supplies:
         )
         vae.save(path)
         self._seconds[seed] = self._seconds.get(seed, 0.0) + time.monotonic() - began
+        return VAE.load(path)
 
     def take_seconds(self, seed: int) -> float:
         """What training VAEs of this seed took since the last call: counted once, by the first model that used them."""
@@ -127,7 +137,3 @@ def augment(settings: VaeSettings) -> Callable[[Tensor, torch.Generator], Tensor
         return None
     views = views_of(settings.views)
     return lambda images, generator: views(images, generator).images
-
-
-def _hash(data: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]

@@ -9,15 +9,12 @@ self-pairs among the negatives. It deviates in one place: images are rendered wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from identica.encoders.scaffold import FADED
-from identica.experiments.budgets import Recipe
-from identica.experiments.catalogue import DeviceKind
+from identica.experiments.budgets import Recipe, Recipes
 from identica.experiments.three_d_ident.tables import ImageRow
-from identica.names import no_such
 from identica.training.config import Schedule
 
 
@@ -39,22 +36,31 @@ class Resolution:
     batch_size: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ImageRecipe(Recipe):
     """A recipe with what images need besides.
 
     resolutions: the stages of training. The temperature falls in the first of them that has no scaffold, and has its
         last value in all others.
+    temperature, anneal_from, anneal_to, anneal_until, learn_bound, self_negatives: as of
+        :class:`~identica.experiments.clica.budgets.SyntheticRecipe`.
     depth, stem: of the ResNet.
     scaffold, scaffold_until: its further codes in the first stage (contrastive only), and the part of the steps of that
         stage after which they have faded.
     decorrelation: as of :class:`~identica.objectives.InfoNCE`; not while there is a scaffold.
     rendered: the latents that pairs are snapped to, where they are.
-    test_images: on which scores are computed, at the last resolution; as many training images for Table 5.
+    test_images: on which scores are computed, at the last resolution; in the end on all of them, which
+        ``evaluation_samples`` says again. As many training images for Table 5.
     identity_pixels: the "identity" column regresses on images scaled to so many pixels along each side.
     """
 
-    resolutions: tuple[Resolution, ...] = ()
+    resolutions: tuple[Resolution, ...]
+    temperature: Literal["one", "matched"] = "matched"
+    anneal_from: float = 1.0
+    anneal_to: float = 1.0
+    anneal_until: float = 0.8
+    learn_bound: bool = True
+    self_negatives: bool = False
     depth: int = 18
     stem: Literal["large", "small"] = "large"
     scaffold: int = 0
@@ -62,6 +68,7 @@ class ImageRecipe(Recipe):
     decorrelation: float = 0.0
     rendered: int = 250_000
     test_images: int = 25_000
+    evaluation_samples: int = 25_000
     identity_pixels: int = 16
 
     @property
@@ -75,35 +82,25 @@ class ImageRecipe(Recipe):
         return self.resolutions[-1].size
 
 
-def _recipe(*resolutions: Resolution, batch_size: int, **settings: Any) -> ImageRecipe:
-    steps, lr = sum(resolution.steps for resolution in resolutions), resolutions[-1].lr
-    return ImageRecipe(
-        encoder="resnet",
-        steps=steps,
-        supervised_steps=steps,
-        batch_size=batch_size,
-        lr=lr,
-        supervised_lr=lr,
-        schedule=resolutions[-1].schedule,
-        resolutions=resolutions,
-        **{"evaluation_samples": settings.get("test_images", 25_000), **settings},
-    )
-
-
-_SMOKE = _recipe(
-    Resolution(16, 6, 1e-3, pool=24),
-    Resolution(32, 2, 1e-3, pool=16),
+_SMOKE = ImageRecipe(
+    resolutions=(
+        Resolution(16, 6, 1e-3, pool=24),
+        Resolution(32, 2, 1e-3, pool=16),
+    ),
     batch_size=16,
     rendered=64,
     test_images=128,
+    evaluation_samples=128,
     identity_pixels=2,
     evaluations=1,
 )
 
-_FAST = _recipe(
-    Resolution(64, 1_500, 4e-3, "cosine", pool=32_768, refresh=1_024),
-    Resolution(64, 1_000, 4e-3, "cosine", pool=32_768, refresh=1_024),
-    Resolution(128, 300, 2e-3, "cosine", pool=16_384, refresh=512),
+_FAST = ImageRecipe(
+    resolutions=(
+        Resolution(64, 1_500, 4e-3, "cosine", pool=32_768, refresh=1_024),
+        Resolution(64, 1_000, 4e-3, "cosine", pool=32_768, refresh=1_024),
+        Resolution(128, 300, 2e-3, "cosine", pool=16_384, refresh=512),
+    ),
     batch_size=2048,
     optimizer="muon",
     scaffold=6,
@@ -112,20 +109,23 @@ _FAST = _recipe(
 )
 
 #: On a CPU a smaller task: 64 pixels, and hours even so.
-_FAST_CPU = _recipe(
-    Resolution(32, 2_000, 2e-3, "cosine", pool=4_096, refresh=4),
-    Resolution(32, 2_000, 2e-3, "cosine", pool=4_096, refresh=4),
-    Resolution(64, 2_000, 1e-3, "cosine", pool=2_048, refresh=4),
+_FAST_CPU = ImageRecipe(
+    resolutions=(
+        Resolution(32, 2_000, 2e-3, "cosine", pool=4_096, refresh=4),
+        Resolution(32, 2_000, 2e-3, "cosine", pool=4_096, refresh=4),
+        Resolution(64, 2_000, 1e-3, "cosine", pool=2_048, refresh=4),
+    ),
     batch_size=128,
     optimizer="muon",
     scaffold=6,
     test_images=2_000,
+    evaluation_samples=2_000,
     identity_pixels=8,
     evaluations=10,
 )
 
-_PAPER = _recipe(
-    Resolution(224, 200_000, 1e-4),
+_PAPER = ImageRecipe(
+    resolutions=(Resolution(224, 200_000, 1e-4),),
     batch_size=512,
     temperature="one",
     self_negatives=True,
@@ -135,15 +135,9 @@ _PAPER = _recipe(
 #: Pairs of a smaller σ per coordinate, on [−1, 1], have hardly a negative near them in a batch.
 _NARROW = 0.2
 
-RECIPES: dict[str, Mapping[DeviceKind, ImageRecipe]] = {
-    "smoke": {"cpu": _SMOKE, "cuda": _SMOKE},
-    "fast": {"cpu": _FAST_CPU, "cuda": _FAST},
-    "paper": {"cpu": _PAPER, "cuda": replace(_PAPER, precision="tf32")},
-}
 
-
-def recipe_of(row: ImageRow, budget: str, device: DeviceKind) -> ImageRecipe:
-    """The recipe of a budget for one row.
+def adapted(recipe: ImageRecipe, row: ImageRow) -> ImageRecipe:
+    """Our recipe for a row.
 
     What the loss needs was found without images, on the CPU (``benchmarks/redundancy.py``): codes to spare (a scaffold)
     while factors are found, at the matched temperature; then a temperature that falls from six times that. How long
@@ -151,11 +145,6 @@ def recipe_of(row: ImageRow, budget: str, device: DeviceKind) -> ImageRecipe:
     (σ = 0.1) have too few negatives near in a batch: self-pairs, and seven times these temperatures, as if σ were
     0.26. Codes that may grow follow the temperature, so there it does not fall; a sphere has no scaffold.
     """
-    if budget not in RECIPES:
-        raise ValueError(no_such("budget", budget, RECIPES))
-    recipe = RECIPES[budget][device]
-    if budget == "paper":
-        return recipe
     if row.model_space == "sphere":
         return replace(recipe, scaffold=0)
     if row.model_space != "box":
@@ -163,3 +152,13 @@ def recipe_of(row: ImageRow, budget: str, device: DeviceKind) -> ImageRecipe:
     narrow = row.spread < _NARROW
     width = 7.0 if narrow else 1.0
     return replace(recipe, learn_bound=False, anneal_from=6.0 * width, anneal_to=width, self_negatives=narrow)
+
+
+RECIPES: Recipes[ImageRow, ImageRecipe] = Recipes(
+    {
+        "smoke": {"cpu": _SMOKE, "cuda": _SMOKE},
+        "fast": {"cpu": _FAST_CPU, "cuda": _FAST},
+        "paper": {"cpu": _PAPER, "cuda": replace(_PAPER, precision="tf32")},
+    },
+    adapted={"smoke": adapted, "fast": adapted},
+)

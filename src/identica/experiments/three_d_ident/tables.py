@@ -71,12 +71,12 @@ class ImageExperiment(Experiment):
 
     def plan(self, row: Entry, budget: str, device: DeviceKind) -> BasePlan:
         """What to train for a row."""
-        from identica.experiments.three_d_ident.budgets import recipe_of
+        from identica.experiments.three_d_ident.budgets import RECIPES
         from identica.experiments.three_d_ident.plan import ImagePlan
 
         if not isinstance(row, ImageRow):
             raise TypeError(f"{self.id} has rows of rendered images, not a {type(row).__name__}.")
-        return ImagePlan(self, row, budget, recipe_of(row, budget, device))
+        return ImagePlan(self, row, budget, RECIPES.of(row, budget, device))
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ _IDENTITY = _Figures((5.25, 1.20), (5.35, 0.72))
 
 _NARROW = "exact pairs with the σ of the authors' code, narrower than what snapping made of them"
 _WIDE = f"exact pairs of σ = {SNAPPED_SPREAD}, the spread that the authors' snapping produced, before the box cuts them"
-_SNAPPED = "pairs snapped to 250,000 latents (smoke: 64), as the authors did: the protocol to compare with the paper"
+_SNAPPED = "pairs snapped to a fixed set of latents, as the authors did: the protocol to compare with the paper"
 _UNBOUNDED = f"{_WIDE}; −‖·‖² on an unbounded code cannot tell rotations apart, so R² may be high and MCC stays low"
 _LAPLACE = f"{_WIDE}: Laplace, where the authors' came out nearly normal"
 _VIEWS = "two augmented views of one image: z̃ is z"
@@ -141,6 +141,7 @@ def _row(
         published=published,
         note=note,
         protocol=protocol,
+        same_identity=False,  # the paper does not say what it regresses on: here, small images
     )
 
 
