@@ -26,7 +26,8 @@ from identica.experiments.running import seeds as training
 from identica.experiments.running import time_limit
 from identica.experiments.running.folders import RunFolders
 from identica.experiments.running.progress import TableProgress
-from identica.experiments.running.reproduce import reproduce
+from identica.experiments.running.reproduce import make_plans, reproduce
+from identica.experiments.running.time_limit import TimeIsUp
 from identica.training.checkpoint import FILE_NAME
 from tests.experiments.tiny import RECIPE, SLOW, SLOW_RECIPE, TINY, everywhere
 
@@ -342,6 +343,17 @@ def test_after_some_minutes_it_stops_and_continues_to_the_same_end(
         for out in (tmp_path, tmp_path / "straight")
     )
     assert ours == straight and unfinished(tmp_path) == []
+
+
+def test_the_time_may_be_up_while_another_process_has_the_row(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"rows": ["5"], "seeds": 1, "budget": "tiny", "device": "cpu", "quiet": True}
+    (plan,) = make_plans(TABLE1, ["5"], "tiny", torch.device("cpu"))
+    with RunFolders(tmp_path).claim(plan.model_hashes["supervised"], wait=False) as ours:
+        assert ours
+        with pytest.raises(TimeIsUp, match="1 of 1 rows are left"):
+            reproduce(TABLE1, out=tmp_path, minutes=0.02, **settings)
+    (result,) = reproduce(TABLE1, out=tmp_path, **settings)
+    assert len(result.receipts) == 1
 
 
 class Clock:

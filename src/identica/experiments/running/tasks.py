@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -57,6 +58,10 @@ def tasks_of(experiment: Experiment, plan: BasePlan, seeds: Sequence[int]) -> tu
     if any(plan.stages(model) for model in plan.trained):
         return tuple(Task(experiment, plan, (seed,)) for seed in seeds)
     return (Task(experiment, plan, tuple(seeds)),) if seeds else ()
+
+
+#: Seconds between two looks whether another process has finished a run.
+_LOOK_AGAIN = 0.2
 
 
 class TaskRunner:
@@ -204,7 +209,7 @@ class TaskRunner:
                 if claimed and not self.needed(plan, model, task.seeds):
                     continue
                 self.limit.check()
-                if not claims.enter_context(self.folders.claim(name, wait=wait or bool(claimed))):
+                if not self._claim(claims, name, wait or bool(claimed)):
                     return False
                 claimed.append(model)
                 self.look_around()  # somebody else may have finished it while we waited
@@ -217,6 +222,18 @@ class TaskRunner:
                 if not self.lacking(plan, model, missing) and name not in self._sources([plan]):
                     self.folders.forget(name)
         return True
+
+    def _claim(self, claims: ExitStack, name: str, wait: bool) -> bool:
+        """Claim a run; with ``wait`` look again until whoever has it is done, or the time is up."""
+        while True:
+            with ExitStack() as attempt:
+                if attempt.enter_context(self.folders.claim(name, wait=False)):
+                    claims.push(attempt.pop_all())
+                    return True
+            if not wait:
+                return False
+            self.limit.check()
+            time.sleep(_LOOK_AGAIN)
 
     @staticmethod
     def _sources(plans: Iterable[BasePlan]) -> set[str]:
