@@ -23,7 +23,7 @@ from identica.experiments.budgets import BUDGETS
 from identica.experiments.clica.budgets import RECIPES
 from identica.experiments.clica.plan import Plan
 from identica.experiments.running import seeds as training
-from identica.experiments.running import time_limit
+from identica.experiments.running import tasks, time_limit
 from identica.experiments.running.folders import RunFolders
 from identica.experiments.running.progress import TableProgress
 from identica.experiments.running.reproduce import make_plans, reproduce
@@ -332,11 +332,11 @@ def test_after_some_minutes_it_stops_and_continues_to_the_same_end(
     while not codes or (codes[-1] and len(codes) < 9):
         codes.append(run([*arguments, "--minutes", "0.1"]))  # six seconds are as many looks at the clock
         said.append(capsys.readouterr())
-    # Two contrastive models of six steps and a supervised one of four, which both rows share: a call sees six of them,
-    # less one for each model that it begins with.
-    assert codes == [75, 75, 75, 0] and not any(out for out, _ in said[:-1])
+    # Two contrastive models of six steps and a supervised one of four, which both rows share. The sixth step is the
+    # last of the first model, which is finished; looking before the third takes a second, too.
+    assert codes == [75, 75, 0] and not any(out for out, _ in said[:-1])
     advice = "rows are left. Run the same command again to continue."
-    assert [err.splitlines()[-1] for _, err in said[:-1]] == [f"The time is up: {k} of 2 {advice}" for k in (2, 2, 1)]
+    assert [err.splitlines()[-1] for _, err in said[:-1]] == [f"The time is up: {k} of 2 {advice}" for k in (2, 1)]
     assert run([*arguments, "--out", str(tmp_path / "straight"), "--minutes", "1e6"]) == 0
     ours, straight = (
         [(one.row, one.seed, one.scores) for one in read(out / "clica-table1.jsonl")]
@@ -345,15 +345,69 @@ def test_after_some_minutes_it_stops_and_continues_to_the_same_end(
     assert ours == straight and unfinished(tmp_path) == []
 
 
-def test_the_time_may_be_up_while_another_process_has_the_row(tmp_path: Path) -> None:
+def test_the_time_may_be_up_while_another_process_has_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at whether the other one has finished takes a minute here, and nothing else any time."""
+    clock = Asleep()
+    monkeypatch.setattr(time_limit, "time", clock)
+    monkeypatch.setattr(tasks, "time", clock)
     settings: dict[str, Any] = {"rows": ["5"], "seeds": 1, "budget": "tiny", "device": "cpu", "quiet": True}
     (plan,) = make_plans(TABLE1, ["5"], "tiny", torch.device("cpu"))
     with RunFolders(tmp_path).claim(plan.model_hashes["supervised"], wait=False) as ours:
         assert ours
         with pytest.raises(TimeIsUp, match="1 of 1 rows are left"):
-            reproduce(TABLE1, out=tmp_path, minutes=0.02, **settings)
+            reproduce(TABLE1, out=tmp_path, minutes=3, **settings)
+    assert clock.now == 180.0 and (tmp_path / ".runs" / plan.model_hashes["contrastive"]).is_dir()
     (result,) = reproduce(TABLE1, out=tmp_path, **settings)
     assert len(result.receipts) == 1
+
+
+def test_when_the_time_is_up_and_another_process_has_done_the_rest_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"rows": ["5"], "seeds": 1, "budget": "tiny", "device": "cpu", "quiet": True}
+    reproduce(TABLE1, out=tmp_path / "theirs", **settings)
+    (plan,) = make_plans(TABLE1, ["5"], "tiny", torch.device("cpu"))
+    clock = Asleep()
+    monkeypatch.setattr(time_limit, "time", clock)
+    monkeypatch.setattr(tasks, "time", clock)
+    written = "clica-table1.jsonl"
+    monkeypatch.setattr(clock, "wake", lambda: shutil.copy(tmp_path / "theirs" / written, tmp_path / "ours" / written))
+    with RunFolders(tmp_path / "ours").claim(plan.model_hashes["contrastive"], wait=False):
+        (result,) = reproduce(TABLE1, out=tmp_path / "ours", minutes=1, **settings)
+    assert len(result.receipts) == 1
+
+
+def test_calls_of_any_length_come_to_an_end_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(time_limit, "time", clock)
+    settings: dict[str, Any] = {"rows": ["5"], "seeds": 1, "budget": "tiny", "device": "cpu", "quiet": True}
+    calls = 0
+    while True:
+        clock.now += 1e3  # more than it has, before it begins
+        calls += 1
+        assert calls < 20
+        try:
+            (result,) = reproduce(TABLE1, out=tmp_path, minutes=1e-6, **settings)
+            break
+        except TimeIsUp:
+            continue
+    assert len(result.receipts) == 1 and calls > 5  # a step each
+
+
+class Asleep:
+    """Stands in for ``time``, which passes while one sleeps."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += 60.0
+        self.wake()
+
+    def wake(self) -> None:
+        """What others do meanwhile."""
 
 
 class Clock:

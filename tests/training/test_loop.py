@@ -197,6 +197,18 @@ def test_ctrl_c_finishes_the_step_and_saves(parts: Any, tmp_path: Any) -> None:
     assert torch.equal(weights(resumed.encoder), weights(train(*parts(), SMALL, quiet=True).encoder))
 
 
+def test_ctrl_c_in_the_last_step_is_heard_and_loses_nothing(parts: Any, tmp_path: Any) -> None:
+    class Press(Callback):
+        def on_step(self, state: TrainState) -> None:
+            if state.step == SMALL.steps:
+                signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match=f"Interrupted at step {SMALL.steps}; saved to"):
+        train(*parts(), SMALL, out=tmp_path, callbacks=[Press()], quiet=True)
+    finished = train(*parts(), SMALL, out=tmp_path, resume=True, quiet=True)
+    assert torch.equal(weights(finished.encoder), weights(train(*parts(), SMALL, quiet=True).encoder))
+
+
 def test_an_unusable_device_is_a_sentence(parts: Any) -> None:
     with pytest.raises(ValueError, match="device='cpu' works"):
         train(*parts(), SMALL, device="cuda:99", quiet=True)

@@ -28,7 +28,7 @@ def catalog(
     from identica.experiments import catalogue, find_all, ledger_path, read
 
     with plain_warnings():
-        wanted = {one.id for one in find_all([experiment or "all"])}
+        wanted = {one.id for one in find_all(["all" if experiment is None else experiment])}
         chosen = [one for one in catalogue() if one.id in wanted]
         if len(chosen) == 1:
             _print_rows(chosen[0])

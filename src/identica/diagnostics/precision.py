@@ -216,7 +216,7 @@ class PrecisionProblem:
         return 0.5 * (matrix + matrix.T)
 
     def minimiser(self, start: Tensor) -> Tensor:
-        """Where the mean loss is smallest: L-BFGS in θ, from ``start``."""
+        """The θ at which the mean loss is smallest, from ``start``."""
 
         # In s = √(Λ̂ / start): the loss is convex in Λ̂, and in θ so flat towards Λ̂ = 0 that a long step stays there.
         def value_and_slope(s: object) -> tuple[float, object]:

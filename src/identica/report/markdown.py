@@ -53,7 +53,7 @@ def _glance(sections: Sequence[Section]) -> str:
         rows.append(
             (
                 f"[{block.experiment.id}](#{_anchor(block)})",
-                block.budget or "–",
+                escape(block.budget) or "–",
                 ran if block.run else NOT_RUN,
                 block.tally if block.run else "–",
                 seconds_text(block.seconds) if block.run else "–",
@@ -73,7 +73,7 @@ def _papers(results: Results) -> list[str]:
 def _misses(sections: Sequence[Section]) -> list[str]:
     """What did not come out as the papers have it, so that nobody has to look for it."""
     rows = [
-        (f"[{block.experiment.id}](#{_anchor(block)})", block.budget, escape(what), how)
+        (f"[{block.experiment.id}](#{_anchor(block)})", escape(block.budget), escape(what), how)
         for block in (block for section in sections for block in section.blocks)
         for what, how in block.misses
     ]
@@ -97,7 +97,7 @@ def _block(block: Block) -> list[str]:
     if not block.run:
         parts = ["### Not run\n"]
     else:
-        parts = [f"### Budget {block.budget}{f': {block.purpose}' if block.purpose else ''}\n"]
+        parts = [f"### Budget {escape(block.budget)}{f': {block.purpose}' if block.purpose else ''}\n"]
         parts += [f"- {name}: {escape(value)}" for name, value in block.facts]
         ledger = ledger_path("", block.experiment.id)
         count = f"{len(block.receipts)} receipt{'s' if len(block.receipts) != 1 else ''}"

@@ -158,26 +158,26 @@ class Block:
 
     @property
     def _cells(self) -> list[tuple[RowResult, Cell]]:
-        """Those of a table that have a verdict to be counted."""
+        """Those of a table that have a verdict."""
         rows = () if self.experiment.curves else self.rows
-        cells = ((result, cell) for result in rows for cell in result.cells if cell.model in self.judged)
-        return [(result, cell) for result, cell in cells if cell.verdict is not None]
+        return [(result, cell) for result in rows for cell in result.cells if cell.verdict is not None]
 
-    @property
-    def _once(self) -> list[tuple[RowResult, Cell]]:
-        return [each for each in self._cells if (each[0].row.number, each[1].model) not in self.repeats]
+    def _once(self, judged: bool) -> list[tuple[str, Verdict]]:
+        """Each model once, by row and name: those that the verdicts are about, or those they are compared with."""
+        cells = [(result.row.number, cell) for result, cell in self._cells if (cell.model in self.judged) == judged]
+        plain = judged and len(self.judged) == 1
+        return [
+            (f"Row {number}" + ("" if plain else f", {model_name(cell.model)}"), cell.verdict)
+            for number, cell in cells
+            if cell.verdict is not None and (number, cell.model) not in self.repeats
+        ]
 
     @property
     def judgements(self) -> list[tuple[str, Verdict]]:
         """What was judged, and how: for each model of each row of a table once, each curve and each claim."""
-        several = len(self.judged) > 1
-        found = [
-            (f"Row {result.row.number}{f', {model_name(cell.model)}' if several else ''}", cell.verdict)
-            for result, cell in self._once
-        ]
-        found += [(curve.name, curve.verdict) for curve in (self.curves if self.experiment.curves else ())]
+        found = [(curve.name, curve.verdict) for curve in (self.curves if self.experiment.curves else ())]
         found += [(claim.claim.says, claim.verdict) for claim in self.claims]
-        return [(what, verdict) for what, verdict in found if verdict is not None]
+        return self._once(True) + [(what, verdict) for what, verdict in found if verdict is not None]
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -186,8 +186,9 @@ class Block:
 
     @property
     def misses(self) -> list[tuple[str, str]]:
-        """What did not come out: where, and how it stands."""
-        return [(what, verdict.text) for what, verdict in self.judgements if verdict.good is False]
+        """What did not come out, baselines included: where, and how it stands."""
+        every = self.judgements + self._once(False)
+        return [(what, verdict.text) for what, verdict in every if verdict.good is False]
 
     def unjudged(self, one: ClaimResult) -> str:
         """Why a claim has no verdict."""
@@ -204,7 +205,7 @@ class Block:
     @property
     def tally_of_rows(self) -> str:
         """The same without curves and claims; empty where rows have no verdicts."""
-        return ", ".join(counted([cell.verdict for _, cell in self._once if cell.verdict is not None]))
+        return ", ".join(counted([verdict for _, verdict in self._once(True)]))
 
     def spread(self, value: Callable[[Receipt], str]) -> str:
         """What the receipts say of one thing; where they differ, which rows say what, or among many rows how many."""

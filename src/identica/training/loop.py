@@ -218,6 +218,8 @@ class _Loop:
                     self._save(self.path, must_succeed=is_last or leaving)
                 if stop is not None and not is_last:
                     raise stop
+            if interrupted.is_set():  # in the last step, or while it was scored and saved
+                raise KeyboardInterrupt(_interruption_message(first, self.path))
 
     def _step_done(self, state: TrainState) -> StopTraining | None:
         """Tell everybody; what one of them stops for, after all have been told."""

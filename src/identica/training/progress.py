@@ -19,9 +19,9 @@ from identica.training.state import Record, TrainState
 
 
 class StopTraining(Exception):
-    """Raised by a callback's ``on_step``: the run is saved where it stands, and ``train`` raises it again.
+    """Raised by a callback's ``on_step``: with ``out`` the run is saved where it stands, and ``train`` raises it again.
 
-    With ``out`` and ``resume`` the same call continues from there. After the last step nothing is raised.
+    With ``resume`` the same call then continues from there. After the last step nothing is raised.
     """
 
 

@@ -177,7 +177,7 @@ FIGURE10 = HardExperiment(
             Quantity("scan", "minimum_error"),
         ),
         Above(
-            "InfoNCE has come to its plateau: as many steps as fine-tuning takes gain less than 0.02",
+            "As many steps as fine-tuning takes bring InfoNCE no more than 0.02",
             (_BEST,),
             _R2["infonce"],
             _R2["continued"],

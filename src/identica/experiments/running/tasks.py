@@ -163,7 +163,10 @@ class TaskRunner:
                 with TableProgress(f"{title}, {tasks[0].plan.budget}", quiet=self.quiet) as progress:
                     self._do_all(tasks, progress)
             except StopTraining:
-                raise TimeIsUp(self._left(len({task.row for task in tasks}))) from None
+                rows, left = (len({task.row for task in some}) for some in (tasks, self.tasks()))
+                if left:
+                    said = f"The time is up: {left} of {rows} rows are left. Run the same command again to continue."
+                    raise TimeIsUp(said) from None
         self._tidy()
 
     def _do_all(self, tasks: Sequence[Task], progress: TableProgress) -> None:
@@ -177,11 +180,6 @@ class TaskRunner:
             progress.ahead = self._ahead(waiting[i:])
             progress.say(f"Waiting for another process that is working on {task.row}.")
             self._do(task, progress, wait=True)
-
-    def _left(self, rows: int) -> str:
-        """What to say when the time is up, after ``rows`` rows were missing when it began."""
-        left = len({task.row for task in self.tasks()})
-        return f"The time is up: {left} of {rows} rows are left. Run the same command again to continue."
 
     def _ahead(self, tasks: Sequence[Task]) -> list[Work]:
         """The training that the tasks need: of models that several rows share only the first."""
@@ -232,7 +230,7 @@ class TaskRunner:
                     return True
             if not wait:
                 return False
-            self.limit.check()
+            self.limit.check(waiting=True)
             time.sleep(_LOOK_AGAIN)
 
     @staticmethod
