@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 from identica.experiments.budgets import BUDGETS, Budget, R
 from identica.experiments.catalogue import DeviceKind
 from identica.experiments.clica.budgets import RECIPES, SyntheticRecipe
+from identica.training.checkpoint import FILE_NAME
 
 RECIPE = SyntheticRecipe(
     encoder="residual",
@@ -31,6 +33,10 @@ SLOW_RECIPE = replace(RECIPE, steps=600)
 def everywhere(recipe: R) -> dict[DeviceKind, R]:
     """The same on every kind of device."""
     return {"cpu": recipe, "cuda": recipe}
+
+
+def unfinished(out: Path) -> list[Path]:
+    return list(out.glob(f".runs/*/*/{FILE_NAME}"))
 
 
 if __name__ == "__main__":
