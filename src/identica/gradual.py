@@ -17,7 +17,7 @@ class Gradual(nn.Module):
     the number now, a tensor on the device, which training sets from :meth:`value_at` before every step; it is saved
     with the model.
 
-    >>> Gradual(100.0, 1.0, until=0.5).value_at(0.25)
+    >>> round(Gradual(100.0, 1.0, until=0.5).value_at(0.25), 6)
     10.0
     """
 

@@ -26,8 +26,8 @@ class GeneralizedNormal(PowerFamily):
     mass.
 
     >>> normal = GeneralizedNormal(torch.zeros(3), scale=2.0**0.5, power=2.0)
-    >>> normal.variance, normal.log_prob(torch.zeros(3))
-    (tensor([1.0000, 1.0000, 1.0000]), tensor(-2.7568))
+    >>> normal.variance.round(decimals=3), normal.log_prob(torch.zeros(3))
+    (tensor([1., 1., 1.]), tensor(-2.7568))
     """
 
     parameters = ("loc", "scale", "power")

@@ -26,7 +26,7 @@ class SphereHead(nn.Module):
     No epsilon is added to the norm: each row is first divided by its largest entry, so tiny and huge
     rows give unit vectors too, and the zero row goes to the first basis vector with gradient zero.
 
-    >>> SphereHead(Sphere(2, radius=5.0))(torch.tensor([[3e-30, 4e-30]]))
+    >>> SphereHead(Sphere(2, radius=5.0))(torch.tensor([[3e-30, 4e-30]])).round(decimals=3)
     tensor([[3., 4.]])
     """
 
