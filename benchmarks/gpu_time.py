@@ -2,6 +2,7 @@
 
     IDENTICA_DATA=DIR python benchmarks/gpu_time.py                       all of them, with the budget fast
     python benchmarks/gpu_time.py --experiments aninfonce/figure2,aninfonce/figure9 --budget smoke
+    python benchmarks/gpu_time.py --without aninfonce/figure2/linear      a row that takes as long in full
 
 Receipts hold seconds, but most were written while other experiments ran on the same GPU. Here every model is trained,
 evaluated and measured as ``identica reproduce`` does, all seeds together, for a small part of its steps. What a step
@@ -99,6 +100,7 @@ class Timer:
     device: torch.device
     folder: Path
     budget: str
+    without: frozenset[str] = frozenset()
     costs: dict[Hashable, Cost] = field(default_factory=dict)
     trained: set[tuple[str, int]] = field(default_factory=set)  # as reproduce takes equal models over
 
@@ -108,6 +110,8 @@ class Timer:
         supplies = Supplies(data, self.folder, self.device)
         total = 0.0
         for plan in make_plans(experiment, None, self.budget, self.device):
+            if f"{experiment.id}/{plan.row.number}" in self.without:
+                continue
             plan = plan.supplied(supplies)
             total += self._vaes(plan, seeds)
             for model in plan.models:
@@ -195,6 +199,7 @@ def _switches(data: Any) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--experiments", help="ids, separated by commas; all of paper B unless given")
+    parser.add_argument("--without", default="", help="rows to leave out, such as aninfonce/figure2/linear")
     parser.add_argument("--budget", default="fast")
     options = parser.parse_args()
     device = choose_device("auto")
@@ -206,7 +211,7 @@ def main() -> None:
     chosen.sort(key=lambda experiment: experiment.id != "aninfonce/figure9")
     total, data = 0.0, data_folder(None)
     with tempfile.TemporaryDirectory() as folder:
-        timer = Timer(device, Path(folder), options.budget)
+        timer = Timer(device, Path(folder), options.budget, frozenset(options.without.split(",")))
         for experiment in chosen:
             seconds = timer.experiment(experiment, data)
             total += seconds
