@@ -3,23 +3,30 @@
     IDENTICA_DATA=DIR python benchmarks/gpu_time.py                       all of them, with the budget fast
     python benchmarks/gpu_time.py --experiments aninfonce/figure2,aninfonce/figure9 --budget smoke
     python benchmarks/gpu_time.py --without aninfonce/figure2/linear      a row that takes as long in full
+    python benchmarks/gpu_time.py --minutes 3                             what counts most; the rest is bounded
 
 Receipts hold seconds, but most were written while other experiments ran on the same GPU. Here every model is trained,
 evaluated and measured as ``identica reproduce`` does, all seeds together, for a small part of its steps. What a step
 and what an evaluation takes (with a checkpoint, where one is due) is measured apart from all else, and counted as often
 as the recipe has them. Models that differ in nothing that costs time are timed once, and the compiling of kernels is
-counted with each. VAEs are trained in full; what needs no training is computed for one seed. Prints seconds and says
-how they come about.
+counted with each. Λ is taken for such a thing where it is equal in all factors in both models or in neither: how often
+a sampler tries again depends on it, which is a matter of microseconds. VAEs are trained in full; what needs no training
+is computed for one seed.
+
+With ``--minutes`` each kind of model is timed at its largest size; then, until the time is up, whatever size counts
+most. A size that was not timed counts as much as the cheapest of its kind that has as many dimensions, pairs and seeds
+or more, so that the sum is too large rather than too small. Prints seconds and says how they come about.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import tempfile
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -40,9 +47,11 @@ from identica.training import Callback, TrainConfig, TrainState
 
 #: For batches up to a size the evaluations of a timed run and the steps between two of them: enough to be timed, few
 #: enough to be done with soon, and such that plans write their checkpoints where they evaluate.
-SHORT = {8192: (6, 100), 16_384: (10, 8), 65_536: (10, 4), 2**62: (10, 3)}
+SHORT = {8192: (6, 60), 16_384: (10, 8), 65_536: (10, 4), 2**62: (10, 3)}
 #: Settings of a training that a step takes equally long with.
 FREE = ("steps", "eval_every", "checkpoint_every", "lr", "similarity_lr", "similarity_after")
+#: What says how large a model is, wherever it stands.
+SIZES = ("dim", "dim_in", "width", "batch_size", "precision", "precisions", "importance")
 
 
 class StepClock(Callback):
@@ -93,79 +102,82 @@ class Cost:
     rest: float
 
 
+@dataclass(frozen=True)
+class Demand:
+    """A model of a row, for the seeds that no earlier row has trained it for.
+
+    kind: all that decides how long it takes but its size. size: dimensions, pairs and seeds.
+    """
+
+    plan: BasePlan
+    model: Model
+    seeds: tuple[int, ...]
+
+    @property
+    def experiment(self) -> Experiment:
+        """Whose row it is."""
+        return self.plan.experiment
+
+    @property
+    def trained(self) -> bool:
+        """Or only computed."""
+        return self.model in self.plan.trained
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Dimensions, pairs and seeds."""
+        row: Any = self.plan.row
+        return row.dim, self.plan.train_config(self.model).batch_size, len(self.seeds)
+
+    @property
+    def kind(self) -> Hashable:
+        """All that decides how long a step takes, and more, without what the size says."""
+        plan, model = self.plan, self.model
+        encoder: Any = plan.encoder(model, 0)
+        config = {key: value for key, value in plan.train_config(model).to_dict().items() if key not in FREE}
+        described = json.dumps([encoder.to_dict(), config, plan.objective(model).to_dict()], default=str)
+        pairs = [len(set(precision)) > 1 for precision in getattr(plan.row, "precisions", ())]
+        switches = json.dumps(_switches(json.loads(described)), sort_keys=True)
+        turned = "turned" in plan.config.get(model, {})
+        return type(plan), model, switches, *pairs, turned
+
+    def seconds(self, cost: Cost) -> float:
+        """By what a step, an evaluation and the rest take."""
+        config = self.plan.train_config(self.model)
+        return cost.step * config.steps + cost.evaluation * (config.steps // config.eval_every) + cost.rest
+
+
+def _switches(data: Any) -> Any:
+    """Plain data without sizes, of whose other numbers with a fraction it only matters whether they are 0."""
+    if isinstance(data, dict):
+        return {name: _switches(value) for name, value in data.items() if name not in SIZES or isinstance(value, str)}
+    if isinstance(data, list):
+        return [_switches(value) for value in data]
+    return data != 0.0 if isinstance(data, float) else data
+
+
 @dataclass
 class Timer:
-    """What was timed so far."""
+    """What was timed so far, by kind and size."""
 
     device: torch.device
     folder: Path
-    budget: str
-    without: frozenset[str] = frozenset()
-    costs: dict[Hashable, Cost] = field(default_factory=dict)
-    trained: set[tuple[str, int]] = field(default_factory=set)  # as reproduce takes equal models over
+    supplies: Supplies
+    costs: dict[Hashable, dict[tuple[int, int, int], Cost]] = field(default_factory=dict)
+    vae_seconds: float = 0.0
 
-    def experiment(self, experiment: Experiment, data: Path | None) -> float:
-        """Seconds for all of it."""
-        seeds = range(find_budget(self.budget).seeds or experiment.seeds)
-        supplies = Supplies(data, self.folder, self.device)
-        total = 0.0
-        for plan in make_plans(experiment, None, self.budget, self.device):
-            if f"{experiment.id}/{plan.row.number}" in self.without:
-                continue
-            plan = plan.supplied(supplies)
-            total += self._vaes(plan, seeds)
-            for model in plan.models:
-                timed = self._trained if model in plan.trained else self._computed
-                total += timed(plan, model, seeds)
-        return total
+    def bound(self, demand: Demand) -> tuple[float, tuple[int, int, int] | None]:
+        """What it takes at most, and the size that says so; infinite where none is known that is as large."""
+        known = self.costs.get(demand.kind, {})
+        sizes = [size for size in known if all(one >= other for one, other in zip(size, demand.size, strict=True))]
+        if demand.size in sizes:
+            sizes = [demand.size]
+        return min(((demand.seconds(known[size]), size) for size in sizes), default=(math.inf, None))
 
-    def _vaes(self, plan: BasePlan, seeds: range) -> float:
-        """Those that are not there yet."""
-        if not isinstance(plan, MnistPlan):
-            return 0.0
-        begin = time.monotonic()
-        for seed in seeds:
-            plan.vae(seed)
-        return time.monotonic() - begin
-
-    def _computed(self, plan: BasePlan, model: Model, seeds: range) -> float:
-        begin = time.monotonic()
-        score_untrained(plan, model, 0, self.device)
-        seconds = len(seeds) * (time.monotonic() - begin)
-        print(f"    {plan.row.number:<24} {model:<10} {seconds:7.1f} s, computed", flush=True)
-        return seconds
-
-    def _trained(self, plan: BasePlan, model: Model, seeds: range) -> float:
-        name = plan.model_hashes[model]
-        missing = [seed for seed in seeds if (name, seed) not in self.trained]
-        if not missing:
-            return 0.0
-        self.trained |= {(name, seed) for seed in missing}
-        kind = self._kind(plan, model, len(missing))
-        known = kind in self.costs
-        if not known:
-            self.costs[kind] = self._timed(plan, model, missing)
-        cost, config = self.costs[kind], plan.train_config(model)
-        evaluations = config.steps // config.eval_every
-        seconds = cost.step * config.steps + cost.evaluation * evaluations + cost.rest
-        how = (
-            f"{config.steps} steps of {1e3 * cost.step:.3f} ms, {evaluations} evaluations of "
-            f"{1e3 * cost.evaluation:.0f} ms and {cost.rest:.1f} s" + (", as timed before" if known else "")
-        )
-        print(f"    {plan.row.number:<24} {model:<10} {seconds:7.1f} s, seeds {len(missing)}, {how}", flush=True)
-        return seconds
-
-    @staticmethod
-    def _kind(plan: BasePlan, model: Model, seeds: int) -> Hashable:
-        """All that decides how long a model takes, and more."""
-        encoder: Any = plan.encoder(model, 0)
-        objective: Any = plan.objective(model)
-        config = {key: value for key, value in plan.train_config(model).to_dict().items() if key not in FREE}
-        described = json.dumps([encoder.to_dict(), config, _switches(objective.to_dict())], sort_keys=True, default=str)
-        pairs = getattr(plan.row, "precisions", None)
-        return type(plan), model, plan.loss_label(model), seeds, described, pairs, getattr(plan.recipe, "turned", False)
-
-    def _timed(self, plan: BasePlan, model: Model, seeds: list[int]) -> Cost:
+    def time(self, demand: Demand) -> None:
+        """Train it for a part of its steps."""
+        plan = self._supplied(demand)
+        model, seeds = demand.model, demand.seeds
         recipe: Any = plan.recipe
         batch = plan.train_config(model).batch_size
         evaluations, between = next(short for size, short in SHORT.items() if batch <= size)
@@ -181,25 +193,84 @@ class Timer:
         train_model(short, model, seeds, device=self.device, folder=folder, callbacks=[clock], starts=starts)
         seconds, config = time.monotonic() - begin, short.train_config(model)
         timed = clock.step * config.steps + clock.evaluation * (config.steps // config.eval_every)
-        return Cost(clock.step, clock.evaluation, max(0.0, seconds - timed))
+        cost = Cost(clock.step, clock.evaluation, max(0.0, seconds - timed))
+        self.costs.setdefault(demand.kind, {})[demand.size] = cost
+        print(f"    timed in {seconds:5.1f} s: {_name(demand)}, {demand.size}: {cost}", flush=True)
+
+    def compute(self, demand: Demand) -> float:
+        """Seconds of what needs no training, from those of one seed."""
+        plan, begin = self._supplied(demand), time.monotonic()
+        score_untrained(plan, demand.model, 0, self.device)
+        return len(demand.seeds) * (time.monotonic() - begin)
+
+    def _supplied(self, demand: Demand) -> BasePlan:
+        plan, begin = demand.plan.supplied(self.supplies), time.monotonic()
+        if isinstance(plan, MnistPlan):
+            for seed in demand.seeds:
+                plan.vae(seed)
+        self.vae_seconds += time.monotonic() - begin
+        return plan
 
     def _folder(self, plan: BasePlan, model: Model) -> Path:
         return self.folder / plan.model_hashes[model]
 
 
-def _switches(data: Any) -> Any:
-    """An objective as plain data, of whose numbers it only matters whether they are 0."""
-    if isinstance(data, dict):
-        return {name: _switches(value) for name, value in data.items()}
-    if isinstance(data, list):
-        return [_switches(value) for value in data]
-    return data != 0.0 if isinstance(data, float) else data
+def _name(demand: Demand) -> str:
+    return f"{demand.experiment.id}/{demand.plan.row.number} {demand.model}"
+
+
+def demands(experiments: list[Experiment], budget: str, device: torch.device, without: set[str]) -> Iterator[Demand]:
+    """What is to be trained, each model once, as ``reproduce`` takes equal ones over."""
+    done: set[tuple[str, int]] = set()
+    for experiment in experiments:
+        for plan in make_plans(experiment, None, budget, device):
+            if f"{experiment.id}/{plan.row.number}" in without:
+                continue
+            for model in plan.models:
+                seeds = range(find_budget(budget).seeds or experiment.seeds)
+                missing = tuple(seed for seed in seeds if (plan.model_hashes[model], seed) not in done)
+                done |= {(plan.model_hashes[model], seed) for seed in missing}
+                if missing:
+                    yield Demand(plan, model, missing)
+
+
+def most_wanted(timer: Timer, wanted: list[Demand]) -> Demand | None:
+    """The one to time next: of a kind without a bound the largest, then the size that counts most; None after all."""
+    counts: dict[tuple[Hashable, tuple[int, int, int]], float] = {}
+    first: dict[tuple[Hashable, tuple[int, int, int]], Demand] = {}
+    for demand in wanted:
+        if demand.size in timer.costs.get(demand.kind, {}):
+            continue
+        group = demand.kind, demand.size
+        first.setdefault(group, demand)
+        counts[group] = counts.get(group, 0.0) + timer.bound(demand)[0]
+    return first[max(counts, key=lambda group: (counts[group], math.prod(group[1])))] if counts else None
+
+
+def report(timer: Timer, wanted: list[Demand], computed: dict[str, float]) -> None:
+    """A line for each model and a sum for each experiment."""
+    total = timer.vae_seconds
+    print(f"VAEs {total:.0f} s")
+    for experiment in dict.fromkeys(demand.experiment.id for demand in wanted):
+        summed = 0.0
+        for demand in (demand for demand in wanted if demand.experiment.id == experiment):
+            if not demand.trained:
+                seconds, how = computed[_name(demand)], "computed"
+            else:
+                seconds, size = timer.bound(demand)
+                how = "timed" if size == demand.size else f"at most, as {size}"
+            print(f"    {_name(demand):<56} {str(demand.size if demand.trained else ''):<18} {seconds:7.1f} s, {how}")
+            summed += seconds
+        total += summed
+        print(f"{experiment:<28} {summed:7.0f} s; together {total / 60:.1f} min", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--experiments", help="ids, separated by commas; all of paper B unless given")
     parser.add_argument("--without", default="", help="rows to leave out, such as aninfonce/figure2/linear")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="time no more after that; the rest is bounded")
+    parser.add_argument("--out", type=Path, help="where VAEs are found and kept, a folder of results")
     parser.add_argument("--budget", default="fast")
     options = parser.parse_args()
     device = choose_device("auto")
@@ -209,13 +280,17 @@ def main() -> None:
         chosen = [experiment for experiment in catalogue() if experiment.id.startswith("aninfonce/")]
     # The largest first: Figure 4 takes its points over from Figure 9, with three seeds.
     chosen.sort(key=lambda experiment: experiment.id != "aninfonce/figure9")
-    total, data = 0.0, data_folder(None)
+    wanted = list(demands(chosen, options.budget, device, set(options.without.split(","))))
+    trained, begin = [demand for demand in wanted if demand.trained], time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        timer = Timer(device, Path(folder), options.budget, frozenset(options.without.split(",")))
-        for experiment in chosen:
-            seconds = timer.experiment(experiment, data)
-            total += seconds
-            print(f"{experiment.id:<28} {seconds:7.0f} s; together {total / 60:.1f} min", flush=True)
+        timer = Timer(device, Path(folder), Supplies(data_folder(None), options.out or Path(folder), device))
+        while (following := most_wanted(timer, trained)) is not None:
+            late = time.monotonic() - begin > 60 * options.minutes
+            if late and math.isfinite(timer.bound(following)[0]):
+                break
+            timer.time(following)
+        computed = {_name(demand): timer.compute(demand) for demand in wanted if not demand.trained}
+        report(timer, wanted, computed)
 
 
 if __name__ == "__main__":
