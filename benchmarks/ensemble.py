@@ -5,6 +5,7 @@
     python benchmarks/ensemble.py --pairs first                       pairs of the first kind alone
     python benchmarks/ensemble.py --model infonce --pairs first
     python benchmarks/ensemble.py --model ensemble --centring 0
+    python benchmarks/ensemble.py --model ensemble --waits 25         every Λ̂ waits there for 0.6 of the steps
 
 The encoder and the optimiser are those of ``aninfonce/figure11``; steps and batches are smaller unless given. After
 every part of the training it prints R², that of the three factors that no pair changes (400) and of the two groups that
@@ -55,6 +56,7 @@ def main() -> None:
     parser.add_argument("--model", choices=("ensemble", "aninfonce", "infonce"), default="aninfonce")
     parser.add_argument("--pairs", choices=("both", "first"), default="both", help="of which kinds")
     parser.add_argument("--centring", type=float, default=10.0, help="of losses that learn Λ̂")
+    parser.add_argument("--waits", type=float, help="where Λ̂ starts and stays for 0.6 of the steps; by default 1, 0")
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--evaluations", type=int, default=6)
@@ -69,8 +71,11 @@ def main() -> None:
     if options.pairs == "first":
         row = replace(row, also=())
     plan: Any = experiment.plan(row, "fast", device.type)  # type: ignore[arg-type]
-    changes = {"steps": options.steps, "batch_size": options.batch, "evaluations": options.evaluations}
-    plan = replace(plan, recipe=replace(plan.recipe, centring=options.centring, **changes))
+    changes: dict[str, Any] = {"steps": options.steps, "batch_size": options.batch}
+    changes |= {"evaluations": options.evaluations, "centring": options.centring}
+    if options.waits is not None:
+        changes |= {"start": options.waits, "similarity_after": 0.6}
+    plan = replace(plan, recipe=replace(plan.recipe, **changes))
     process = plan.process(options.model, options.seed)
     idt.train(
         process,

@@ -26,16 +26,16 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from identica.experiments import find
+from identica.experiments import find_all
 from identica.experiments.budgets import find_budget
-from identica.experiments.catalogue import Experiment, Model, catalogue
+from identica.experiments.catalogue import Experiment, Model
 from identica.experiments.mnist.plan import MnistPlan
 from identica.experiments.planning import BasePlan
 from identica.experiments.running.provenance import choose_device
@@ -219,7 +219,9 @@ def _name(demand: Demand) -> str:
     return f"{demand.experiment.id}/{demand.plan.row.number} {demand.model}"
 
 
-def demands(experiments: list[Experiment], budget: str, device: torch.device, without: set[str]) -> Iterator[Demand]:
+def demands(
+    experiments: Sequence[Experiment], budget: str, device: torch.device, without: set[str]
+) -> Iterator[Demand]:
     """What is to be trained, each model once, as ``reproduce`` takes equal ones over."""
     done: set[tuple[str, int]] = set()
     for experiment in experiments:
@@ -267,20 +269,22 @@ def report(timer: Timer, wanted: list[Demand], computed: dict[str, float]) -> No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--experiments", help="ids, separated by commas; all of paper B unless given")
+    parser.add_argument(
+        "--experiments", default="aninfonce", help="ids, separated by commas; all of paper B by default"
+    )
     parser.add_argument("--without", default="", help="rows to leave out, such as aninfonce/figure2/linear")
     parser.add_argument("--minutes", type=float, default=math.inf, help="time no more after that; the rest is bounded")
     parser.add_argument("--out", type=Path, help="where VAEs are found and kept, a folder of results")
     parser.add_argument("--budget", default="fast")
     options = parser.parse_args()
     device = choose_device("auto")
-    if options.experiments:
-        chosen = [find(name) for name in options.experiments.split(",")]
-    else:
-        chosen = [experiment for experiment in catalogue() if experiment.id.startswith("aninfonce/")]
-    # The largest first: Figure 4 takes its points over from Figure 9, with three seeds.
-    chosen.sort(key=lambda experiment: experiment.id != "aninfonce/figure9")
-    wanted = list(demands(chosen, options.budget, device, set(options.without.split(","))))
+    chosen = find_all(options.experiments.split(","))
+    if others := [one.id for one in chosen if not one.id.startswith("aninfonce/")]:
+        parser.error(f"These are not of paper B: {', '.join(others)}.")
+    without = set(filter(None, options.without.split(",")))
+    if unknown := without - {f"{one.id}/{row.number}" for one in chosen for row in one.rows}:
+        parser.error(f"There is no row {', '.join(sorted(unknown))}.")
+    wanted = list(demands(chosen, options.budget, device, without))
     trained, begin = [demand for demand in wanted if demand.trained], time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         timer = Timer(device, Path(folder), Supplies(data_folder(None), options.out or Path(folder), device))

@@ -24,6 +24,7 @@ import identica as idt
 from identica.data import AugmentedViews, LabelledImages, load_mnist
 from identica.data.augment import GaussianBlur, HorizontalFlip, RandomResizedCrop
 from identica.data.augmentation import Augmentations
+from identica.experiments.mnist.plan import grey
 from identica.experiments.running.provenance import choose_device
 from identica.experiments.running.supplies import data_folder
 from identica.metrics import knn_accuracy, linear_readout
@@ -71,11 +72,6 @@ class Watch(idt.Callback):
         return {} if precision is None else {"precision": [round(value, 2) for value in sorted(precision.tolist())]}
 
 
-def grey(images: Tensor) -> Tensor:
-    """Bytes as grey values in [0, 1]."""
-    return images.float() / 255
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--loss", choices=("aninfonce", "infonce"), default="aninfonce")
@@ -103,7 +99,7 @@ def main() -> None:
     folder = data_folder(None)
     if folder is None:
         raise SystemExit("Set IDENTICA_DATA to the folder of MNIST's four files.")
-    digits, test = load_mnist(folder), load_mnist(folder, "test")
+    digits, test = (load_mnist(folder, split, dtype=torch.uint8) for split in ("train", "test"))
     first = LabelledImages(digits.images[:FITTED], digits.labels[:FITTED])
     halves = augmentation(0.5, *(0.5 if probability else 0.0 for probability in (options.blur, options.flip)))
     if options.loss == "aninfonce":

@@ -92,6 +92,11 @@ def test_the_nearest_name_is_suggested(word: str, nearest: str | None) -> None:
     assert suggest(word, ["doctor", "demo", "reproduce", "clica/table1", "clica/table2"]) == nearest
 
 
+def test_a_name_that_several_papers_have_suggests_them_all() -> None:
+    known = ["clica/figure2", "aninfonce/figure2", "aninfonce/figure20"]
+    assert no_such("experiment", "Figure2", known).endswith("Did you mean 'clica/figure2' or 'aninfonce/figure2'?")
+
+
 def test_an_ambiguous_fragment_suggests_nothing() -> None:
     assert suggest("ica", ["clica/table1", "clica/table2"]) is None
 

@@ -43,8 +43,13 @@ def no_such(kind: str, word: str, candidates: Iterable[str]) -> str:
 
     >>> no_such("experiment", "banana", ["clica/table1", "clica/table2"])
     "No such experiment 'banana'. There are: clica/table1, clica/table2."
+    >>> no_such("experiment", "figure2", ["clica/figure2", "aninfonce/figure2"])
+    "No such experiment 'figure2'. Did you mean 'clica/figure2' or 'aninfonce/figure2'?"
     """
     known = list(candidates)
+    twins = [candidate for candidate in known if candidate.lower().rpartition("/")[2] == word.lower()]
+    if len(twins) > 1:
+        return f"No such {kind} '{word}'. Did you mean {' or '.join(f'{twin!r}' for twin in twins)}?"
     nearest = suggest(word, known)
     if nearest is not None:
         return f"No such {kind} '{word}'. Did you mean '{nearest}'?"

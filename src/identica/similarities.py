@@ -357,6 +357,8 @@ def _checked_precision(dim: int, init: float | Tensor, trainable: bool) -> Tenso
         value = torch.as_tensor(init).detach()
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"The precision of Anisotropic({dim}) is one number or {dim} of them, not {init!r}.") from None
+    if value.is_complex():
+        raise TypeError(f"The precision of Anisotropic({dim}) is of real numbers, not {init!r}.")
     if not value.is_floating_point() or not isinstance(init, Tensor):
         value = value.to(torch.get_default_dtype())
     if value.ndim > 1 or (value.ndim == 1 and value.shape[0] not in (1, dim)):

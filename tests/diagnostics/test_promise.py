@@ -94,8 +94,12 @@ def test_anchors_that_are_not_uniform_are_promised_nothing() -> None:
 def test_sentences() -> None:
     with pytest.raises(ValueError, match="at least 0 and finite"):
         promise([5.0, -1.0])
-    with pytest.raises(ValueError, match="asks for positive precisions"):
-        promise([5.0, 0.0])
+    for source in ([5.0, 0.0], torch.tensor([5.0, 6.0]).diag()):
+        with pytest.raises(ValueError, match="asks for positive precisions.*of a diagonal matrix pass the diagonal"):
+            promise(source)
+    for source in (["5", "25"], [5.0, 25j], [True, False]):
+        with pytest.raises(ValueError, match="one real number per factor"):
+            promise(source)
     with pytest.raises(TypeError, match="A promise is about precisions"):
         promise("5, 25")
     with pytest.raises(ValueError, match="not numbers beside lists"):

@@ -19,10 +19,13 @@ import torch
 
 from identica.cli.app import run
 from identica.experiments import find, read
+from identica.experiments.aninfonce.hard_plan import ScanPlan
 from identica.experiments.clica.budgets import RECIPES
 from identica.experiments.clica.plan import Plan
+from identica.experiments.planning import NoScore
 from identica.experiments.running.folders import RunFolders
 from identica.experiments.running.progress import TableProgress
+from identica.experiments.running.provenance import commit
 from identica.experiments.running.reproduce import reproduce
 from identica.training.checkpoint import FILE_NAME
 from tests.experiments.tiny import RECIPE, everywhere, unfinished
@@ -45,6 +48,14 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.02)
+
+
+def test_the_commit_is_that_of_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("IDENTICA_COMMIT")
+    if not (ROOT / ".git").exists():
+        pytest.skip("This source is not a git checkout.")
+    said = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    assert (commit() or "").removesuffix("-dirty") == said.stdout.strip()
 
 
 # The table
@@ -330,3 +341,20 @@ def test_a_run_can_be_claimed_once(tmp_path: Path) -> None:
     folders.forget("a")
     shutil.rmtree(folders.root)
     folders.forget("a")
+
+
+def test_what_cannot_be_computed_for_one_seed_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan, real = find("aninfonce/figure10"), ScanPlan.computed
+
+    def computed(plan: ScanPlan, model: str, seed: int, device: torch.device) -> Any:
+        if seed == 0:
+            raise NoScore("There is nothing to look at.")
+        return real(plan, model, seed, device)
+
+    monkeypatch.setattr(ScanPlan, "computed", computed)
+    reproduce(scan, rows=["scan"], seeds=2, budget="smoke", device="cpu", out=tmp_path, quiet=True)
+    first, second = read(tmp_path / "aninfonce-figure10.jsonl")
+    assert first.failed == "scan: There is nothing to look at." and first.scores == {}
+    assert second.failed is None and "minimum" in second.scores["scan"]

@@ -94,6 +94,19 @@ def test_calls_of_any_length_come_to_an_end_together(tmp_path: Path, monkeypatch
     assert len(result.receipts) == 1 and calls > 5  # a step each
 
 
+def test_rows_that_are_computed_wait_for_the_next_call_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(time_limit, "time", clock)
+    limit = time_limit.TimeLimit(1.0)
+    limit._trained, clock.now = True, 1e3
+    plans = make_plans(find("aninfonce/figure10"), ["scan"], "smoke", torch.device("cpu"))
+    wanted = tasks.Wanted(find("aninfonce/figure10"), plans, (0, 1))
+    runner = tasks.TaskRunner((wanted,), tmp_path, (), torch.device("cpu"), limit, False, True)
+    with pytest.raises(TimeIsUp, match="1 of 1 rows are left"):
+        runner.run()
+    assert read(tmp_path / "aninfonce-figure10.jsonl") == ()
+
+
 class Asleep:
     """Stands in for ``time``, which passes while one sleeps."""
 

@@ -193,6 +193,8 @@ def test_members_of_an_ensemble_do_not_share_what_they_learn() -> None:
 
 
 def test_ensembles_of_the_wrong_size_are_sentences() -> None:
+    with pytest.raises(ValueError, match=r"codes of \[3, 4\] dimensions"):
+        EnsembleInfoNCE([Anisotropic(3), Anisotropic(4)])
     with pytest.raises(ValueError, match="at least two similarities"):
         EnsembleInfoNCE([DotProduct()])
     with pytest.raises(TypeError, match=r"a list of similarities, one per process, not Anisotropic\(3"):

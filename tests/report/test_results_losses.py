@@ -230,3 +230,15 @@ def test_where_all_precisions_are_equal_the_axis_is_theirs() -> None:
         result.receipts[0].scores["infonce"]["steps_to_0.7"] = 500.0  # type: ignore[index]
     chart = dict(panels(block))["Steps to a target"]
     assert ">Λ</text>" in chart and "Λ₂" not in chart
+
+
+def test_a_target_that_a_run_never_reached_is_among_what_did_not_come_out() -> None:
+    block = of_scaling("aninfonce/figure8", ["p25", "p75"])
+    says, steps = "R² = 0.9 takes more steps at Λ = 75 than at 25", "steps_to_0.9"
+    block.run[0].receipts[0].scores["infonce"][steps] = 600.0  # type: ignore[index]
+    assert (says, "not reached in every run") in block.misses
+    block.run[1].receipts[0].scores["infonce"][steps] = 900.0  # type: ignore[index]
+    assert says not in dict(block.misses)
+    half = of_scaling("aninfonce/figure8", ["p25"])
+    (claim,) = [one for one in half.claims if one.claim.says == says]
+    assert half.unjudged(claim) == "not enough results" and says not in dict(half.misses)

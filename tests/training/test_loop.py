@@ -210,8 +210,17 @@ def test_ctrl_c_in_the_last_step_is_heard_and_loses_nothing(parts: Any, tmp_path
 
 
 def test_an_unusable_device_is_a_sentence(parts: Any) -> None:
-    with pytest.raises(ValueError, match="device='cpu' works"):
+    with pytest.raises(ValueError, match="choose 'cpu'"):
         train(*parts(), SMALL, device="cuda:99", quiet=True)
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "gpu"])
+def test_a_process_on_an_unusable_device_is_a_sentence(device: str) -> None:
+    mixing = idt.InvertibleMLP(2, candidates=10, seed=0)
+    process = idt.PairProcess(idt.SphereUniform(2), idt.Conditional(idt.VonMisesFisher, concentration=1.0), mixing)
+    for one in (process, idt.EnsembleProcess(process, process)):
+        with pytest.raises(ValueError, match=rf"The device '{device}' cannot be used here \(.{{1,80}}\): choose 'cpu'"):
+            one.to(device)
 
 
 def test_nothing_to_train_is_a_sentence(parts: Any) -> None:

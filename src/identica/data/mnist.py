@@ -87,7 +87,7 @@ def _verified(folder: Path, name: str, axes: int, verify: bool) -> IdxFile:
         raise DataFileError(
             f"{path} has MNIST's format, but not its contents: the SHA-256 of the unpacked file is {found}, expected "
             f"{CHECKSUMS[name]}. It is damaged, or belongs to a data set with the same file names, such as "
-            "Fashion-MNIST. Replace it, or pass verify=False to read it as it is."
+            "Fashion-MNIST. Replace it. (In Python load_mnist(..., verify=False) reads it as it is.)"
         )
     return file
 

@@ -30,6 +30,8 @@ _STEP = 1e-4
 _BOUND, _FAR = 20.0, 12.0
 #: A standard error above this part of an entry says that the batches hardly determine it.
 _VAGUE = 0.5
+#: A Newton step of so many standard errors, and of more than this part of an entry, says that Λ̂ is not at its minimum.
+_ERRORS_OFF, _PART_OFF = 5.0, 0.1
 #: The loss, in nats, bends by less in log Λ̂ only where codes do not vary: far above what rounding makes of 0.
 _FLAT = 1e-9
 #: Batches that the Hessian is averaged over: it needs fewer digits than the gradients, and costs 2d of them each.
@@ -69,8 +71,8 @@ def precision_standard_errors(
 
     What they leave out: the encoder was learned from pairs, too, and would have come out a little different with
     others; and the optimiser stops near the minimum, not in it. ``to_minimum`` shows the latter: where it exceeds a few
-    standard errors, train longer or decay the learning rate of Λ̂. ``batches · n`` much smaller than the number of pairs
-    trained on makes these errors larger than those of Λ̂ itself.
+    standard errors, train longer or decay the learning rate of Λ̂; a warning names entries that are far off.
+    ``batches · n`` much smaller than the number of pairs trained on makes these errors larger than those of Λ̂ itself.
 
     Args:
         process: draws the pairs: a PairProcess, or whatever else has ``sample``, such as AugmentedViews. For an
@@ -90,7 +92,17 @@ def precision_standard_errors(
     True
     """
     problem = PrecisionProblem.of(process, encoder, objective, n, batches, seed)
-    return problem.estimate(_log_precision(objective))
+    found = problem.estimate(_log_precision(objective))
+    entries = enumerate(zip(found.precision, found.standard_error, found.to_minimum, strict=True))
+    far = [k for k, (value, error, step) in entries if abs(step) > max(_ERRORS_OFF * error, _PART_OFF * value)]
+    if far:
+        warnings.warn(
+            f"Λ̂ is not at its minimum at {', '.join(map(str, far))}: one step towards it is more than {_ERRORS_OFF:g} "
+            "standard errors long (to_minimum), so that these errors do not say how far Λ̂ is from the precision of "
+            "the pairs. Train longer, or raise similarity_lr.",
+            stacklevel=2,
+        )
+    return found
 
 
 def best_precision(

@@ -64,7 +64,7 @@ identified up to its sign.'
         if not (precision > 0).all():
             raise ValueError(
                 f"The theorem asks for positive precisions, not {precision.tolist()}: pairs say nothing about a factor "
-                "of precision 0."
+                "of precision 0. (Several rows are several Λ; of a diagonal matrix pass the diagonal.)"
             )
     blocks = precision_blocks(*precisions, tolerance=tolerance)
     pairs = tuple(sorted(pair for block in blocks for pair in combinations(block, 2)))

@@ -150,9 +150,12 @@ def _frozen(value: Any, name: str, words: bool) -> Plain:
     if isinstance(value, int | float):
         return float(value)
     try:
-        return _as_tuples(torch.as_tensor(value, dtype=torch.float64).tolist())
+        numbers = torch.as_tensor(value, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"{name} must be a number or numbers, not {value!r}.") from None
+    if numbers.numel() == 0:
+        raise ValueError(f"{name} must be a number or one number per coordinate, not {value!r}, which has none.")
+    return _as_tuples(numbers.tolist())
 
 
 def _as_tuples(value: Any) -> Number:

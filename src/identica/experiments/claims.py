@@ -101,8 +101,8 @@ class AtMost(Claim):
 class Above(Claim):
     """In every row the quantity exceeds ``other`` by at least ``margin``, and by more than the noise of the seeds.
 
-    That is the standard error of the lead, whose seeds have both quantities in one receipt; a single seed has none. A
-    negative margin only asks that it be no farther behind. Found is the smallest lead.
+    The lead is the mean over the seeds that have both quantities, and the noise its standard error; a single seed has
+    none. A negative margin only asks that it be no farther behind. Found is the smallest lead.
     """
 
     quantity: Quantity
@@ -110,17 +110,16 @@ class Above(Claim):
     margin: float = 0.0
 
     def found(self, receipts: Receipts) -> Found | None:
-        """The smallest difference of the rows' means."""
+        """The smallest of the rows' leads."""
         holds, leads = [], []
         for number in self.rows:
-            chosen = receipts.get(number, ())
-            ours, theirs = self.quantity.mean(chosen), self.other.mean(chosen)
-            if ours is None or theirs is None:
+            models = {self.quantity.model, self.other.model}
+            both = [receipt for receipt in receipts.get(number, ()) if models <= receipt.scores.keys()]
+            if self.quantity.mean(both) is None or self.other.mean(both) is None:
                 return None
-            both = [one for one in chosen if {self.quantity.model, self.other.model} <= one.scores.keys()]
             differences = [a - b for a, b in zip(self.quantity.of(both), self.other.of(both), strict=True)]
             noise = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else 0.0
-            leads.append(ours - theirs)
+            leads.append(statistics.fmean(differences))
             holds.append(leads[-1] >= self.margin and (self.margin < 0 or leads[-1] > noise))
         return Found(all(holds), min(leads))
 

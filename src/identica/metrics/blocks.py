@@ -55,7 +55,10 @@ def precision_blocks(*precisions: Precision, tolerance: float = SAME) -> tuple[t
 
 def as_precision(value: Precision) -> np.ndarray[Any, Any]:
     """One precision per factor, ``(d,)``: at least 0 and finite, or a sentence."""
-    array = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value, dtype=np.float64)
+    given = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+    if given.dtype.kind not in "iuf":
+        raise ValueError(f"A precision is one real number per factor, not {value!r}.")
+    array = given.astype(np.float64)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"A precision is one number per factor, of shape (d,), not {array.shape}.")
     if not (np.isfinite(array) & (array >= 0)).all():

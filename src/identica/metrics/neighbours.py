@@ -27,9 +27,6 @@ def fit_neighbours(
 
     known = prepared(x)
     half_norms = 0.5 * known.square().sum(dim=1)
-    # Votes count first; between equals a bonus that halves from rank to rank decides, so that the nearest has it.
-    rank = torch.arange(neighbours, device=x.device, dtype=x.dtype)
-    votes = 1 + torch.exp2(-rank - 2)
 
     def predict(rows: Tensor) -> Tensor:
         found = []
@@ -37,8 +34,10 @@ def fit_neighbours(
             # ‖a − b‖² up to a constant of the row and a factor of 2.
             nearness = torch.addmm(-half_norms, tile, known.T)
             nearest = labels[nearness.topk(neighbours, dim=1).indices]
-            tally = torch.zeros(len(tile), classes, dtype=x.dtype, device=x.device)
-            found.append(tally.scatter_add_(1, nearest, votes.expand_as(nearest)).argmax(dim=1))
+            tally = torch.zeros(len(tile), classes, dtype=torch.int64, device=x.device)
+            votes = tally.scatter_add_(1, nearest, torch.ones_like(nearest)).gather(1, nearest)
+            # Of equals argmax takes the first, which is the nearest.
+            found.append(nearest.gather(1, votes.argmax(dim=1, keepdim=True)).squeeze(1))
         return torch.cat(found) if found else labels[:0]
 
     return predict

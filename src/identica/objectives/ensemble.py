@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from identica.objectives.base import Encoder, Objective, Terms, encode_pairs, sum_of_terms
 from identica.objectives.info_nce import InfoNCE
-from identica.similarities import Similarity, can_be_rebuilt
+from identica.similarities import Anisotropic, Similarity, can_be_rebuilt
 
 
 class EnsembleInfoNCE(Objective):
@@ -43,6 +43,12 @@ class EnsembleInfoNCE(Objective):
                 "one, use InfoNCE(similarity)."
             )
         _require_own_parameters(similarities)
+        dims = {similarity.dim for similarity in similarities if isinstance(similarity, Anisotropic)}
+        if len(dims) > 1:
+            raise ValueError(
+                f"The members of an ensemble share one encoder, but their Λ̂ are for codes of {sorted(dims)} "
+                "dimensions: make all of one."
+            )
         self.members = nn.ModuleList(InfoNCE(similarity, **settings) for similarity in similarities)
 
     @property

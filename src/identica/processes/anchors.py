@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.types import Device
 
+from identica._devices import usable_device
 from identica._numbers import whole_number
 from identica._randomness import Randomness, as_generator
 from identica.distributions.foreign import sample_with
@@ -64,9 +65,9 @@ class AnchorProcess:
     def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
         """The same on another device or in another precision."""
         moved = copy.copy(self)
-        place = torch.empty(0, device=device or self.device, dtype=dtype or self.dtype)
-        moved.device, moved.dtype = place.device, place.dtype
-        moved.marginal = moved_marginal(self.marginal, place.device, place.dtype)
+        moved.device = self.device if device is None else usable_device(device)
+        moved.dtype = dtype or self.dtype
+        moved.marginal = moved_marginal(self.marginal, moved.device, moved.dtype)
         moved.mixing = moved_mixing(self.mixing, device, dtype)
         return moved
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.types import Device
 
+from identica._devices import usable_device
 from identica._numbers import whole_number
 from identica._randomness import Randomness, as_generator
 from identica.distributions.conditional import Conditional
@@ -137,8 +138,8 @@ class PairProcess:
 
     def _moved(self, device: Device, dtype: torch.dtype | None, mixing: Mixing | None) -> Self:
         moved = copy.copy(self)
-        place = torch.empty(0, device=device or self.device, dtype=dtype or self.dtype)
-        moved.device, moved.dtype, moved.mixing = place.device, place.dtype, mixing
+        moved.device = self.device if device is None else usable_device(device)
+        moved.dtype, moved.mixing = dtype or self.dtype, mixing
         moved.marginal = moved_marginal(self.marginal, moved.device, moved.dtype)
         moved._dry_run()
         return moved

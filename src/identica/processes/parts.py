@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent, constraints
 from torch.types import Device
 
+from identica._devices import usable_device
 from identica._numbers import whole_number
 from identica.distributions.base import LatentDistribution
 from identica.distributions.conditional import Conditional
@@ -48,7 +49,7 @@ def moved_mixing(mixing: Mixing | None, device: Device, dtype: torch.dtype | Non
     if mixing is None:
         return None
     tensors = chain(mixing.parameters(), mixing.buffers())
-    place = torch.empty(0, device=device).device if device is not None else None
+    place = None if device is None else usable_device(device)
     if all(
         t.device == (place or t.device) and (dtype is None or not t.is_floating_point() or t.dtype == dtype)
         for t in tensors

@@ -10,6 +10,7 @@ import torch
 from torch.types import Device
 from torch.utils import _pytree as pytree
 
+from identica._devices import usable_device
 from identica._numbers import whole_number
 from identica._randomness import Randomness, as_generator
 from identica.processes.anchors import DrawsPairs
@@ -81,7 +82,7 @@ class Prefetched:
     def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Prefetched:
         """The same with its batches brought to another device; the process itself stays on the CPU."""
         moved = Prefetched(self.process.to("cpu", dtype), self.ahead)
-        moved.device = torch.empty(0, device=device or self.device).device
+        moved.device = self.device if device is None else usable_device(device)
         return moved
 
     def to_dict(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from identica.experiments import (
 from identica.experiments.aninfonce.rows import LossExperiment, LossRow
 from identica.experiments.budgets import BUDGETS
 from identica.experiments.catalogue import MODELS, Cost, DeviceKind, Model, model_name
-from identica.experiments.receipts.verdicts import Cell, ClaimResult, CurveResult
+from identica.experiments.receipts.verdicts import UNJUDGED, Cell, ClaimResult, CurveResult
 from identica.report.accounts import Run, costs_of, sources_of
 from identica.report.receipts import hash_of, training_of, usable
 
@@ -39,6 +39,8 @@ PLURALS = {
     "as it falls": "as they fall",
 }
 NOT_RUN = "not run"
+#: Of a claim about the steps to a score.
+NOT_REACHED = "not reached in every run"
 #: In a section of more rows than the first number, more than the second that share a commit or the like are counted.
 _MANY, _FEW = 20, 3
 #: Of a model that was trained and has nothing to show, such as one that diverged.
@@ -188,11 +190,18 @@ class Block:
     def misses(self) -> list[tuple[str, str]]:
         """What did not come out, baselines included: where, and how it stands."""
         every = self.judgements + self._once(False)
-        return [(what, verdict.text) for what, verdict in every if verdict.good is False]
+        found = [(what, verdict.text) for what, verdict in every if verdict.good is False]
+        return found + [(one.claim.says, NOT_REACHED) for one in self.claims if self.unjudged(one) == NOT_REACHED]
 
     def unjudged(self, one: ClaimResult) -> str:
         """Why a claim has no verdict."""
-        return NOT_RUN if not self.run else "not enough results" if one.found is None else "not judged"
+        if not self.run:
+            return NOT_RUN
+        if self.budget in UNJUDGED or one.found is not None:
+            return "not judged"
+        quantity = getattr(one.claim, "quantity", None)
+        steps = quantity is not None and quantity.score.startswith("steps_to_")
+        return NOT_REACHED if steps and not set(one.claim.rows) & set(self.missing) else "not enough results"
 
     @property
     def tally(self) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from identica._devices import usable_device
 from identica.objectives import Objective
 from identica.training.checkpoint import (
     CheckpointError,
@@ -26,7 +27,6 @@ from identica.training.checkpoint import (
     save_checkpoint,
 )
 from identica.training.config import TrainConfig, derive_seed
-from identica.training.devices import usable_device
 from identica.training.evaluation import first_pairs, scores_where_known
 from identica.training.progress import Callback, MeanOverSeeds, StopTraining, progress_callback
 from identica.training.run import TrainingDiverged, TrainingRun

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from identica._devices import usable_device
 from identica._numbers import whole_number
 from identica._randomness import as_seed
 from identica.encoders import VAE
 from identica.training.capture import CapturedCall
 from identica.training.config import TrainConfig, derive_seed
-from identica.training.devices import usable_device
 from identica.training.run import TrainingDiverged
 from identica.training.state import make_optimizer, trainable, unshare
 

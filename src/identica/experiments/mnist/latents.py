@@ -21,7 +21,7 @@ from identica.experiments.catalogue import Model
 from identica.experiments.mnist.normality import dip, kolmogorov_distance, largest_null_dip, normality_p_value
 from identica.experiments.mnist.plan import OnViewsPlan, grey
 from identica.experiments.mnist.rows import ComputedRow
-from identica.experiments.planning import Measured
+from identica.experiments.planning import Measured, NoScore
 from identica.experiments.running.supplies import views_of
 from identica.metrics import domain_classifier
 from identica.processes import PairProcess
@@ -69,7 +69,7 @@ class ComputedPlan(OnViewsPlan):
         used = [k for k, nats in enumerate(vae.divergence_per_latent(grey(test.images)).tolist()) if nats > USED]
         vae.to("cpu")
         if not used:
-            raise ValueError("The VAE uses none of its latents, so there is nothing to look at: train it for longer.")
+            raise NoScore("The VAE uses none of its latents, so there is nothing to look at: train it for longer.")
         return conditional_measures(codes[..., used], marginal[:, used], test.labels[chosen].tolist(), used)
 
     def _views(self, images: Tensor, generator: int) -> Tensor:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
+from identica._devices import usable_device
 from identica._version import __version__
-from identica.training.devices import usable_device
 
 
 def choose_device(name: str) -> torch.device:
@@ -46,7 +46,7 @@ def commit() -> str | None:
     """
     if given := os.environ.get("IDENTICA_COMMIT"):
         return given
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[4]  # of src/identica/experiments/running
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]

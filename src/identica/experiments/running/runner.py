@@ -172,14 +172,18 @@ class _FiniteRun(TrainingRun):
 
 def score_untrained(plan: BasePlan, model: Model, seed: int, device: torch.device) -> ModelResult:
     """Without training: the observations themselves, scored as if they were the code, or what the plan computes."""
+    info: dict[str, Any] = {"hash": plan.model_hashes[model]}
     begin = time.monotonic()
-    if model != "identity":
+    try:
+        if model == "identity":
+            evaluation = _evaluated(plan, model, seed, lambda x: x, device)
+            measured = plan.measured_identity(seed, device)
+            return _scored(evaluation, info, time.monotonic() - begin, measured)
         found = plan.computed(model, seed, device)
-        info, seconds = {"hash": plan.model_hashes[model], **found.info}, time.monotonic() - begin
-        return ModelResult(dict(found.scores), {k: [*v] for k, v in found.per_dimension.items()}, info, seconds)
-    evaluation = _evaluated(plan, "identity", seed, lambda x: x, device)
-    measured = plan.measured_identity(seed, device)
-    return _scored(evaluation, {"hash": plan.model_hashes["identity"]}, time.monotonic() - begin, measured)
+    except NoScore as error:
+        return ModelResult({}, {}, info | {"failed": str(error)}, time.monotonic() - begin)
+    per_dimension = {name: [*values] for name, values in found.per_dimension.items()}
+    return ModelResult(dict(found.scores), per_dimension, {**info, **found.info}, time.monotonic() - begin)
 
 
 def _evaluated(plan: BasePlan, model: Model, seed: int, encode: Any, device: torch.device) -> Evaluation:

@@ -276,6 +276,8 @@ class TaskRunner:
     def _write(self, experiment: Experiment, plan: BasePlan, seeds: Sequence[int]) -> None:
         """One receipt for each seed, from what is in the pool."""
         for seed in seeds:
+            if not plan.trained:  # what is computed takes its time here; where a model was trained its scores are kept
+                self.limit.check()
             found = {model: self.pool.get(plan.model_hashes[model], seed) for model in plan.models}
             for model in plan.models:
                 if found[model] is None and model not in plan.trained:
