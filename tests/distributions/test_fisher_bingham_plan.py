@@ -173,6 +173,12 @@ def test_float32_needs_more_tries_for_large_precisions_where_their_number_is_fix
     assert make_plan(loose, torch.float32, waits=False).tries == make_plan(loose, torch.float32).tries
 
 
+def test_precisions_without_enough_digits_are_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="precisions of at most 1e\\+12 where they are not all equal, not 1e\\+30"):
+        make_plan(torch.tensor([1e30, 1.0, 1.0]), torch.float32)
+    assert make_plan(torch.tensor([1e30, 1e30]), torch.float32).isotropic  # von Mises-Fisher, which has no such limit
+
+
 @pytest.mark.parametrize(("precision", "dtype"), ((1e8, torch.float32), (1e12, torch.float64)))
 def test_too_few_tries_are_spoken_of(precision: float, dtype: torch.dtype) -> None:
     uneven = torch.tensor([precision, 1.0], dtype=torch.float64)

@@ -65,7 +65,7 @@ class FisherBingham(LatentDistribution):
     In float32 the probabilities are as accurate as the density at a float32 point is, in float64 to 1e-9.
     The more uneven the precisions, the more tries: about √(λ_max / λ_min) / 2 a draw at the worst locations. A warning
     says where too many would be needed: for ratios above 1e10; on devices other than the CPU above 1e8, in float32
-    for precision · ‖loc‖² above 2e7.
+    for precision · ‖loc‖² above 2e7. ``prepare_tables`` refuses uneven precisions above 1e12.
 
     **The normaliser** depends on the location. It is a contour integral (:mod:`.fisher_bingham_normalizer`),
     from which mean, variance and entropy follow by differentiation. It is accurate to 1e-11, or to the float64

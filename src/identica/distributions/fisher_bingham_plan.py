@@ -31,6 +31,8 @@ MOST_TRIES = 1 << 20
 #: The precision times the radius squared, and the radius, up to which the number of tries is worked out.
 HIGHEST_PRECISION = 1000.0
 LARGEST_RADIUS = 10.0
+#: Beyond this float64 rounds so much that a part of the draws is refused however often they are tried.
+_TOO_HIGH = 1e12
 #: What the smallest acceptance found is multiplied with, as the search for it covers some locations only.
 SAFETY = 0.95
 #: Bins are used where they keep this share of the acceptances, so not for very uneven precisions.
@@ -78,6 +80,11 @@ def make_plan(precision: Tensor, dtype: torch.dtype, *, waits: bool = True) -> S
     glance = look(precision, squared_radius=highest)
     if glance.isotropic or precision.ndim != 1:
         return glance
+    if precision.max().item() > _TOO_HIGH:
+        raise ValueError(
+            f"Fisher-Bingham draws need precisions of at most {_TOO_HIGH:g} where they are not all equal, not "
+            f"{precision.max().item():g}: float64 has too few digits for more."
+        )
     unit = hard_locations(precision)
 
     def rates(squared_radius: float, bins: SpreadBins | None = None) -> Tensor:
