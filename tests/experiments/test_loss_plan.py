@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ from identica.experiments.aninfonce.plan import LossPlan
 from identica.experiments.aninfonce.shared_loss import SharedInfoNCE
 from identica.experiments.budgets import BUDGETS
 from identica.experiments.running.reproduce import reproduce
-from identica.experiments.running.runner import ModelResult, learning_curve, train_model
+from identica.experiments.running.runner import learning_curve, train_model
+from identica.experiments.running.scored import ModelResult
 from identica.objectives import EnsembleInfoNCE, InfoNCE, Objective, TriCL
 from identica.processes import EnsembleProcess, PairProcess
 from identica.similarities import Anisotropic, DotProduct
@@ -334,7 +336,8 @@ def trained_to(encoder: Any, one: LossPlan, model: Any, monkeypatch: pytest.Monk
         return [TrainingRun(encoder, one.objective(model), config, (), 1.0, config.steps, seed) for seed in seeds]
 
     monkeypatch.setattr("identica.experiments.running.runner.train_seeds", train)
-    return train_model(one, model, [0], device=torch.device("cpu"), folder=Path("nowhere"))[0]
+    with TemporaryDirectory() as folder:
+        return train_model(one, model, [0], device=torch.device("cpu"), folder=Path(folder))[0]
 
 
 class Ending(torch.nn.Module):

@@ -11,7 +11,7 @@ import torch
 
 from identica.cli.app import run
 from identica.experiments import catalogue, find, find_all, read
-from identica.experiments.running import tasks, time_limit
+from identica.experiments.running import runner, tasks, time_limit
 from identica.experiments.running.folders import RunFolders
 from identica.experiments.running.reproduce import make_plans, reproduce
 from identica.experiments.running.time_limit import TimeIsUp
@@ -92,6 +92,38 @@ def test_calls_of_any_length_come_to_an_end_together(tmp_path: Path, monkeypatch
         except TimeIsUp:
             continue
     assert len(result.receipts) == 1 and calls > 5  # a step each
+
+
+@pytest.mark.parametrize("harm", ["none", "damaged", "another commit"])
+def test_a_model_is_measured_once_however_many_calls_its_row_takes(
+    harm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured, real = [], runner._evaluated
+
+    def counted(plan: Any, model: str, *rest: Any) -> Any:
+        measured.append(model)
+        return real(plan, model, *rest)
+
+    monkeypatch.setattr(runner, "_evaluated", counted)
+    clock = Clock()
+    monkeypatch.setattr(time_limit, "time", clock)
+    settings: dict[str, Any] = {"rows": ["5"], "seeds": 1, "budget": "tiny", "device": "cpu", "quiet": True}
+    first = {"contrastive", "supervised"}
+    while not (kept := list(tmp_path.glob(".runs/*/seeds-0/scored-0.json"))):
+        clock.now += 1e3
+        with pytest.raises(TimeIsUp):  # a step each
+            reproduce(TABLE1, out=tmp_path, minutes=1e-6, **settings)
+    (done,) = measured
+    if harm == "damaged":
+        kept[0].write_bytes(kept[0].read_bytes()[:-9])
+    elif harm == "another commit":
+        monkeypatch.setenv("IDENTICA_COMMIT", "4567def")
+    (result,) = reproduce(TABLE1, out=tmp_path, **settings)
+    assert sorted(measured[1:]) == sorted({*first - {done}, "identity"} | (set() if harm == "none" else {done}))
+    monkeypatch.setattr(runner, "_evaluated", real)
+    (straight,) = reproduce(TABLE1, out=tmp_path / "straight", **settings)
+    assert result.receipts[0].scores == straight.receipts[0].scores
+    assert result.receipts[0].per_dimension == straight.receipts[0].per_dimension
 
 
 def test_rows_that_are_computed_wait_for_the_next_call_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

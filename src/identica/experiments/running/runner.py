@@ -16,6 +16,7 @@ from identica.experiments.catalogue import Model
 from identica.experiments.planning import BasePlan, Measured, NoScore
 from identica.experiments.receipts.receipt import Receipt
 from identica.experiments.running.pace import Work
+from identica.experiments.running.scored import ModelResult, find_result, keep_result
 from identica.experiments.running.seeds import train_seeds
 from identica.experiments.running.stages import train_stages
 from identica.experiments.running.starts import Start, keep, name_of
@@ -28,24 +29,6 @@ from identica.training import (
     derive_seed,
     evaluate,
 )
-
-
-@dataclass(frozen=True)
-class ModelResult:
-    """One model of one seed: what it scored and how it got there, or, under "failed", why there is no score.
-
-    ``info`` goes into the receipt as it is; ``seconds`` is 0 for a result that was not computed here.
-    """
-
-    scores: dict[str, float]
-    per_dimension: dict[str, list[float | None]]
-    info: dict[str, Any]
-    seconds: float = 0.0
-
-    @property
-    def failed(self) -> str | None:
-        """Why there is no score."""
-        return self.info.get("failed")
 
 
 class Pool:
@@ -101,7 +84,7 @@ def train_model(
     callbacks: Sequence[Callback] = (),
     starts: Mapping[int, Start] | None = None,
 ) -> dict[int, ModelResult]:
-    """Train and score a model for each seed, continuing from the checkpoints in ``folder``.
+    """Train and score a model for each seed, continuing from the checkpoints and the scores in ``folder``.
 
     ``starts``: by seed, the trained encoders that it starts from. Those that others start from are kept in ``folder``.
     """
@@ -120,9 +103,13 @@ def train_model(
             out=folder / name_of(seeds, starts),
             callbacks=watching,
         )
-    results = {}
+    results, kept = {}, folder / name_of(seeds, starts)
     for seed, run in zip(seeds, runs, strict=True):
-        results[seed] = _result(plan, model, seed, run, device, together=1 if plan.stages(model) else len(seeds))
+        result = find_result(kept, seed)
+        if result is None:
+            result = _result(plan, model, seed, run, device, together=1 if plan.stages(model) else len(seeds))
+            keep_result(kept, seed, result)
+        results[seed] = result
         if seed in starts:
             results[seed].info["started_from"] = starts[seed].described
         if plan.followers(model) and isinstance(run, TrainingRun):

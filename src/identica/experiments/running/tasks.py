@@ -20,7 +20,8 @@ from identica.experiments.running.folders import RunFolders
 from identica.experiments.running.pace import Work
 from identica.experiments.running.progress import TableProgress
 from identica.experiments.running.provenance import commit, device_name, versions
-from identica.experiments.running.runner import ModelResult, Pool, score_untrained, train_model, work_of
+from identica.experiments.running.runner import Pool, score_untrained, train_model, work_of
+from identica.experiments.running.scored import ModelResult
 from identica.experiments.running.starts import Start, find_start
 from identica.experiments.running.time_limit import TimeIsUp, TimeLimit
 from identica.training import StopTraining
