@@ -197,6 +197,8 @@ def test_the_catalogue_lists_experiments_and_rows(tmp_path: Path, capsys: pytest
     assert "clica/table1" in out and "none yet" in out
     assert run(["catalog", "clica/table2"]) == 0
     assert "58.26" in capsys.readouterr().out
+    assert run(["catalog", "--results", str(tmp_path / "nowhere")]) == 2
+    assert "There is no folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

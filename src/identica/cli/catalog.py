@@ -15,7 +15,9 @@ def catalog(
     experiment: Annotated[
         str | None, typer.Argument(help="List the rows of this one; of a paper, such as aninfonce, its experiments.")
     ] = None,
-    results: Annotated[Path, typer.Option(help="Folder with the ledgers of results.")] = Path("results"),
+    results: Annotated[
+        Path | None, typer.Option(help="Folder with the ledgers of results; by default that of this name.")
+    ] = None,
 ) -> None:
     """List the experiments, and what the ledgers hold of each.
 
@@ -27,13 +29,16 @@ def catalog(
     from identica.cli.plain_warnings import plain_warnings
     from identica.experiments import catalogue, find_all, ledger_path, read
 
+    if results is not None and not results.is_dir():
+        raise ValueError(f"There is no folder {results}: name the one that holds the ledgers, or leave --results out.")
+    folder = Path("results") if results is None else results
     with plain_warnings():
         wanted = {one.id for one in find_all(["all" if experiment is None else experiment])}
         chosen = [one for one in catalogue() if one.id in wanted]
         if len(chosen) == 1:
             _print_rows(chosen[0])
         else:
-            _print_experiments([(one, read(ledger_path(results, one.id))) for one in chosen])
+            _print_experiments([(one, read(ledger_path(folder, one.id))) for one in chosen])
 
 
 def _print_experiments(entries: list[tuple[Experiment, tuple[Receipt, ...]]]) -> None:
