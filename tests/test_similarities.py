@@ -233,6 +233,8 @@ def test_mistakes_are_sentences() -> None:
         Anisotropic(3)(torch.zeros(2, 4), torch.zeros(2, 4))
     with pytest.raises(ValueError, match="one number or 3 of them"):
         Anisotropic(3, torch.ones(2))
+    with pytest.raises(TypeError, match="is of real numbers"):
+        Anisotropic(3, torch.tensor([1.0, 2.0j, 3.0]))
     with pytest.raises(TypeError, match="one number or 3 of them, not 'abc'"):
         Anisotropic(3, "abc")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be positive and finite"):

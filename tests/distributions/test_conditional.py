@@ -134,3 +134,9 @@ def test_first_used_in_inference_mode_it_still_has_gradients_later() -> None:
     anchors = torch.rand(4, 3, requires_grad=True)
     conditional(anchors).rsample().sum().backward()
     assert anchors.grad is not None
+
+
+@pytest.mark.parametrize("nothing", [[], (), torch.empty(0), [[]]])
+def test_parameters_without_a_number_are_a_sentence(nothing: object) -> None:
+    with pytest.raises(ValueError, match="precision must be a number or one number per coordinate"):
+        idt.Conditional(idt.FisherBingham, precision=nothing)
