@@ -54,11 +54,11 @@ def test_of_equally_many_votes_the_nearer_class_wins() -> None:
     for near, far in ((0, 1), (1, 0)):
         labels = torch.tensor([near, far, far, near, 2])
         assert knn_accuracy(h, labels, ([[0.0]], [near]), neighbours=5, null=0).score == 1
-    # However far down the first of them is: 30 places of single votes, then 40 of the nearer class and 40 of the other.
-    h = torch.arange(110.0)[:, None]
+    # However far down the first of them is: 60 places of single votes, then 40 of the nearer class and 40 of the other.
+    h = torch.arange(140.0)[:, None]
     for near, far in ((0, 1), (1, 0)):
-        labels = torch.cat([torch.arange(2, 32), torch.tensor([near, far]).repeat(40)])
-        assert knn_accuracy(h, labels, ([[0.0]], [near]), neighbours=110, null=0).score == 1
+        labels = torch.cat([torch.arange(2, 62), torch.tensor([near, far]).repeat(40)])
+        assert knn_accuracy(h, labels, ([[0.0]], [near]), neighbours=140, null=0).score == 1
     h = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
     labels = torch.tensor([5, 7, 7, 5])
     # A majority is never overruled: from 0.1, 0 (5) is nearest, but 1 and 2 are 7.
