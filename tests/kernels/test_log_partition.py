@@ -114,6 +114,18 @@ def test_larger_odd_shapes(shape: tuple[int, int, int], kernel: Kernel) -> None:
     assert_equals_truth(log_partition_reference, a, b, kernel, rtol=2e-5)
 
 
+@pytest.mark.parametrize("shape", [(1, 6, 4), (7, 5, 10), (129, 513, 10), (33, 33, 3)], ids=str)
+@pytest.mark.parametrize("far", [0.0, 2.0**20])
+def test_squared_distances_in_float64(shape: tuple[int, int, int], far: float) -> None:
+    """These are matrix products, in which codes far from the origin would lose six digits more than they did before."""
+    rows, columns, dim = shape
+    a, b = codes(rows, dim, 4) + far, codes(columns, dim, 5) + far
+    assert_tiles = partial(assert_equals_truth, partial(log_partition_tiled, tile=(32, 100)), kernel=Kernel("lp", 2.0))
+    assert_tiles(a, b)
+    assert_tiles(a, b, mask=torch.rand(rows, columns, generator=torch.Generator().manual_seed(0)) < 0.5)
+    assert_tiles(a, a, itself=True, exclude_diagonal=rows > 1)
+
+
 @every_kernel
 @every_implementation
 def test_similarities_far_beyond_the_range_of_exp(kernel: Kernel, compute: Callable[..., Partition]) -> None:

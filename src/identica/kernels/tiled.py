@@ -20,7 +20,7 @@ from torch import Tensor
 
 from identica._products import no_autocast
 from identica.kernels.partition import Partition
-from identica.kernels.tiles import LOG2_E, Tiles, Workspace, tiles_for
+from identica.kernels.tiles import LOG2_E, SquareTiles, Tiles, Workspace, centred, tiles_for
 from identica.kernels.workers import Result, available_workers, run
 from identica.similarities import Kernel
 
@@ -104,8 +104,10 @@ class _Pairs:
         mask: Tensor | None,
         plan: _Plan,
     ) -> None:
+        self.tiles: Tiles = tiles_for(kernel, a.dtype)
+        if isinstance(self.tiles, SquareTiles):
+            a, b = centred(a, b)
         self.a, self.b, self.itself = a, a if b is None else b, b is None
-        self.tiles: Tiles = tiles_for(kernel)
         self.exclude_diagonal, self.mask, self.plan = exclude_diagonal, mask, plan
 
     def shares(self) -> list[list[_Tile]]:
