@@ -7,6 +7,7 @@ The floor counts the arithmetic of a pair alone: an instruction per lane and cyc
 own unit at an eighth of that rate. ``--large-batch 0`` leaves the large problem out.
 
     python benchmarks/kernels.py --routes        few coordinates: by lanes or by matrix products?
+    python benchmarks/kernels.py --held          many: all of them with their program, or fetched for every tile?
 """
 
 from __future__ import annotations
@@ -184,6 +185,38 @@ def routes(batches: Sequence[int], dims: Sequence[int], device: str = "cuda") ->
             print(f"  {name:5}, d = {dim:3d}, B = {batch:6d} " + " ".join(f"{cell:>18}" for cell in cells), flush=True)
 
 
+def held(batch: int, dims: Sequence[int], device: str = "cuda") -> None:
+    """Unit codes as above: milliseconds with all chunks of a row held by its program, and with none of them."""
+    print(f"codes against themselves, B = {batch}, forward + backward [ms (relative error)]: held, not held, ratio")
+    similarities = {"dot": DotProduct(1 / 75), "p = 2": LpSimilarity(2, 2 / 75)}
+    for dim, (name, similarity), precision in product(dims, similarities.items(), ("high", "highest")):
+        if name != "dot" and precision == "high":
+            continue  # squared distances are never computed in TF32
+        h = torch.nn.functional.normalize(torch.randn(batch, dim, device=device), dim=1).requires_grad_()
+        few = h[:ERROR_BATCH].detach()
+        exact = gradient_of(similarity, few.double(), "reference")
+        times, cells = [], []
+        for most in (launch.MOST_HELD, 0):
+            with most_held(most), route(launch.PRODUCTS_FROM, precision):
+                work = info_nce_denominator(similarity, h, "triton")
+                times.append(gpu_milliseconds(work, repeats=5) if device != "cpu" else float("nan"))
+                error = (gradient_of(similarity, few, "triton") - exact).abs().max() / exact.abs().max()
+            cells.append(f"{times[-1]:.3f} ({error:.0e})")
+        kind = "TF32" if precision == "high" else "float32"
+        shown = " ".join(f"{cell:>16}" for cell in cells)
+        print(f"  {name:5}, {kind:7}, d = {dim:3d} {shown} {times[1] / times[0]:6.2f}", flush=True)
+
+
+@contextmanager
+def most_held(chunks: int) -> Iterator[None]:
+    """Codes of so many chunks of coordinates stay with their program."""
+    before, launch.MOST_HELD = launch.MOST_HELD, chunks
+    try:
+        yield
+    finally:
+        launch.MOST_HELD = before
+
+
 def gradient_of(similarity: Similarity, h: Tensor, impl: str) -> Tensor:
     """The gradient of the mean log-partition, for a comparison."""
     h = h.clone().requires_grad_()
@@ -203,10 +236,15 @@ def main() -> None:
     parser.add_argument("--wide-batch", type=int, default=16384)
     parser.add_argument("--wide-dim", type=int, default=128)
     parser.add_argument("--routes", action="store_true", help="only compare the two ways for few coordinates")
+    parser.add_argument("--held", action="store_true", help="only compare the two ways for many coordinates")
+    parser.add_argument("--dims", default="33,40,64,80,96,100,128", help="for --held")
     options = parser.parse_args()
     print(torch.cuda.get_device_name(), "| torch", torch.__version__)
     if options.routes:
         routes((4096, 16_384, 65_536), (5, 10, 20, 32, 40, 80))
+        return
+    if options.held:
+        held(32_768, [int(dim) for dim in options.dims.split(",")])
         return
     small_codes(options.batch, options.dim)
     wide_codes(options.wide_batch, options.wide_dim)

@@ -2,6 +2,7 @@
 
     python benchmarks/step_profile.py clica/table1 1                five seeds together, budget fast
     python benchmarks/step_profile.py aninfonce/figure9 d40-p75-b16384 --seeds 3 --model infonce
+    IDENTICA_DATA=DIR python benchmarks/step_profile.py aninfonce/figure3 1 --seeds 1    trains its VAEs first
     python benchmarks/step_profile.py clica/table2 1 --device cpu --batch 512 --steps 3    operators, on the CPU
 
 Milliseconds are those of one step of all seeds. On a GPU the first line compares the sum over kernels with the time
@@ -12,10 +13,12 @@ a sum above it kernels that ran side by side.
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +26,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import identica as idt
 from identica.experiments import find
+from identica.experiments.running.supplies import Supplies, data_folder
 from identica.training.together import Together
 
 WIDEST = 76
@@ -91,7 +95,9 @@ def main() -> None:
     if options.batch is not None:
         plan = replace(plan, recipe=replace(plan.recipe, batch_size=options.batch))
     model = options.model or plan.trained[0]
-    step = step_of(plan, model, options.seeds, options.device)
+    with tempfile.TemporaryDirectory() as folder:
+        plan = plan.supplied(Supplies(data_folder(None), Path(folder), torch.device(options.device)))
+        step = step_of(plan, model, options.seeds, options.device)
     for _ in range(3):
         step()
     whole = milliseconds(step, options.steps, options.device)

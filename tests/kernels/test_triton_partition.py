@@ -33,7 +33,7 @@ MAIN = [Kernel("dot"), *(Kernel("lp", p) for p in (1.0, 2.0, 3.0)), Kernel("lp_n
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.name}-{k.p}")
 main_kernels = pytest.mark.parametrize("kernel", MAIN, ids=lambda k: f"{k.name}-{k.p}")
 
-SMALL_SHAPES = [(1, 2, 3), (7, 5, 10), (1, 1, 1), (9, 21, 20), (20, 33, 40)]
+SMALL_SHAPES = [(1, 2, 3), (7, 5, 10), (1, 1, 1), (9, 21, 20), (20, 33, 40), (6, 9, 100), (5, 7, 130)]
 LARGE_SHAPES = [
     (129, 513, 10),
     (1000, 1000, 33),

@@ -21,6 +21,8 @@ from identica.similarities import Kernel
 NARROW = 32
 #: From here on matrix products are faster where they can be used (``benchmarks/kernels.py --routes``).
 PRODUCTS_FROM = 17
+#: Chunks of a float32 code that stay with the program of its row (``benchmarks/kernels.py --held``).
+MOST_HELD = 4
 _LARGEST_CHUNK = 128  # coordinates of a code in one matrix product
 _FLOAT32_CHUNK = 32
 _MOST_SPANS = 256
@@ -109,7 +111,7 @@ def gradient(
     seeds = len(x)
     blocks = problem.blocks or _blocks(x, rows, columns, dim, problem, backward=True)
     spans, span = _split(x, rows, columns, blocks, problem)
-    adds = problem.route == "distance" or (problem.route == "product" and dim > _chunk(x, dim))
+    adds = problem.route == "distance" or (problem.route == "product" and not _held(x, dim))
     new = x.new_zeros if adds else x.new_empty
     out = new(seeds, spans, *x.shape[1:], dtype=torch.float32)
     weights = [*(by_rows or (x, x)), *(by_columns or (x, x))]
@@ -178,10 +180,17 @@ def _chunk(x: Tensor, dim: int) -> int:
     return min(triton.next_power_of_2(dim), _LARGEST_CHUNK)
 
 
+def _held(x: Tensor, dim: int) -> int:
+    """In how many chunks the coordinates of a row stay with its program; 0 if they are too many."""
+    chunks = triton.cdiv(dim, _chunk(x, dim))
+    return chunks if chunks <= (MOST_HELD if x.dtype == torch.float32 else 1) else 0
+
+
 def _product_settings(x: Tensor, problem: Problem) -> dict[str, Any]:
-    squared = problem.route == "product" and problem.kernel.name != "dot"
-    chunk = _chunk(x, x.shape[2]) if problem.route == "product" else 16
-    return {"SQUARED": squared, "CHUNK": chunk, "PRECISION": _precision(x, squared)}
+    if problem.route != "product":
+        return {"SQUARED": False, "CHUNK": 16, "HELD": 0, "PRECISION": "tf32"}
+    dim, squared = x.shape[2], problem.kernel.name != "dot"
+    return {"SQUARED": squared, "CHUNK": _chunk(x, dim), "HELD": _held(x, dim), "PRECISION": _precision(x, squared)}
 
 
 def _precision(x: Tensor, squared: bool) -> str:
@@ -213,8 +222,10 @@ def _blocks(x: Tensor, rows: int, columns: int, dim: int, problem: Problem, *, b
         return _narrow_blocks(dim, problem.kernel.name == "dot", backward)
     if problem.route == "distance":
         return Blocks(16, 128)
-    if x.dtype == torch.float32:
+    if x.dtype == torch.float32 and not _held(x, dim):
         return Blocks(128, 128, warps=8, stages=2)
+    if x.dtype == torch.float32:
+        return Blocks(128, 64, warps=4, stages=3) if backward else Blocks(128, 64, warps=8, stages=2)
     return Blocks(64, 128, warps=4, stages=2 if backward else 3)
 
 

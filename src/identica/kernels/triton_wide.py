@@ -1,4 +1,4 @@
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, assignment"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, assignment, var-annotated"
 """Triton kernels for codes of many coordinates: tiles of pairs, built chunk by chunk of coordinates.
 
 The inner product (``SQUARED = False``) and the squared distance (``SQUARED = True``) are matrix products,
@@ -37,6 +37,15 @@ def load_chunk(codes, index, count, first, DIM: tl.constexpr, CHUNK: tl.constexp
 
 
 @triton.jit
+def load_held(codes, index, count, DIM: tl.constexpr, CHUNK: tl.constexpr, HELD: tl.constexpr):
+    """The first ``HELD`` chunks of coordinates."""
+    chunks = ()
+    for chunk in tl.static_range(HELD):
+        chunks = chunks + (load_chunk(codes, index, count, chunk * CHUNK, DIM, CHUNK),)
+    return chunks
+
+
+@triton.jit
 def product_tile(
     x_ptr,
     y_ptr,
@@ -47,16 +56,18 @@ def product_tile(
     columns,
     DIM: tl.constexpr,
     CHUNK: tl.constexpr,
+    HELD: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """⟨x, y⟩ of every row with every column; ``held`` is the whole of x if one chunk is all there is."""
-    if DIM <= CHUNK:
-        y = load_chunk(y_ptr, column, columns, 0, DIM, CHUNK)
-        product = tl.dot(held, tl.trans(y), input_precision=PRECISION)
+    """⟨x, y⟩ of every row with every column; ``held`` is the whole of x in ``HELD`` chunks, or nothing if that is 0."""
+    product = tl.zeros([BLOCK_ROWS, BLOCK_COLUMNS], tl.float32)
+    if HELD > 0:
+        for chunk in tl.static_range(HELD):
+            y = load_chunk(y_ptr, column, columns, chunk * CHUNK, DIM, CHUNK)
+            product = tl.dot(held[chunk], tl.trans(y), product, input_precision=PRECISION)
     else:
-        product = tl.zeros([BLOCK_ROWS, BLOCK_COLUMNS], tl.float32)
         for first in range(0, DIM, CHUNK):
             x = load_chunk(x_ptr, row, rows, first, DIM, CHUNK)
             y = load_chunk(y_ptr, column, columns, first, DIM, CHUNK)
@@ -124,6 +135,7 @@ def forward(
     MASKED: tl.constexpr,
     PRECISION: tl.constexpr,
     CHUNK: tl.constexpr,
+    HELD: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
 ):
@@ -138,7 +150,7 @@ def forward(
     first = tl.program_id(0) * BLOCK_ROWS
     row = first + tl.arange(0, BLOCK_ROWS)
     if P == 0.0:
-        held = load_chunk(x_ptr, row, rows, 0, DIM, CHUNK)
+        held = load_held(x_ptr, row, rows, DIM, CHUNK, HELD)
         if SQUARED:
             x_norm = tl.load(x_norm_ptr + seed * rows + row, mask=row < rows, other=0.0)
     largest = tl.full([BLOCK_ROWS], LOWEST, tl.float32)
@@ -147,7 +159,7 @@ def forward(
         column = start + tl.arange(0, BLOCK_COLUMNS)
         if P == 0.0:
             s = product_tile(
-                x_ptr, y_ptr, held, row, column, rows, columns, DIM, CHUNK, BLOCK_ROWS, BLOCK_COLUMNS, PRECISION
+                x_ptr, y_ptr, held, row, column, rows, columns, DIM, CHUNK, HELD, BLOCK_ROWS, BLOCK_COLUMNS, PRECISION
             )
             if SQUARED:
                 s = squared_distance(s, x_norm, y_norm_ptr + seed * columns, column, columns)
@@ -236,13 +248,14 @@ def product_gradient(
     PRECISION: tl.constexpr,
     WEIGHT_PRECISION: tl.constexpr,
     CHUNK: tl.constexpr,
+    HELD: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
 ):
     """Σⱼ wᵢⱼ yⱼ, or 2 Σⱼ wᵢⱼ (yⱼ − xᵢ) if ``SQUARED``, into ``out: (seeds, spans, rows, d)``.
 
-    The weights are those of :func:`identica.kernels.triton_narrow.gradient`. With more than one chunk of
-    coordinates ``out`` must come filled with zeros.
+    The weights are those of :func:`identica.kernels.triton_narrow.gradient`. ``HELD``: in how many chunks a row's
+    coordinates and their sums stay with the program; with 0 they do not, and ``out`` must come filled with zeros.
     """
     split, seed = tl.program_id(1), tl.program_id(2).to(tl.int64)
     x_ptr += seed * DIM * rows
@@ -253,21 +266,23 @@ def product_gradient(
     out_ptr += (seed * tl.num_programs(1) + split) * DIM * rows
     first = tl.program_id(0) * BLOCK_ROWS
     row = first + tl.arange(0, BLOCK_ROWS)
-    held = load_chunk(x_ptr, row, rows, 0, DIM, CHUNK)
+    held = load_held(x_ptr, row, rows, DIM, CHUNK, HELD)
     if SQUARED:
         x_norm = tl.load(x_norm_ptr + seed * rows + row, mask=row < rows, other=0.0)
     if BY_ROWS:
         x_value, x_slope = load_weights(x_value_ptr + seed * rows, x_slope_ptr + seed * rows, row, rows)
     else:
         x_value, x_slope = tl.zeros([BLOCK_ROWS], tl.float32), tl.zeros([BLOCK_ROWS], tl.float32)
-    sums = tl.zeros([BLOCK_ROWS, CHUNK], tl.float32)
+    sums = ()
+    for _ in tl.static_range(HELD):
+        sums = sums + (tl.zeros([BLOCK_ROWS, CHUNK], tl.float32),)
     mass = tl.zeros([BLOCK_ROWS], tl.float32)
     k = tl.arange(0, CHUNK)
     offset = row.to(tl.int64)[:, None] * DIM + k[None, :]
     for start in range(split * span, tl.minimum((split + 1) * span, columns), BLOCK_COLUMNS):
         column = start + tl.arange(0, BLOCK_COLUMNS)
         s = product_tile(
-            x_ptr, y_ptr, held, row, column, rows, columns, DIM, CHUNK, BLOCK_ROWS, BLOCK_COLUMNS, PRECISION
+            x_ptr, y_ptr, held, row, column, rows, columns, DIM, CHUNK, HELD, BLOCK_ROWS, BLOCK_COLUMNS, PRECISION
         )
         if SQUARED:
             s = squared_distance(s, x_norm, y_norm_ptr + seed * columns, column, columns)
@@ -279,9 +294,12 @@ def product_gradient(
         weight = pair_weights(s, x_value, x_slope, y_value_ptr, y_slope_ptr, column, columns, BY_ROWS, BY_COLUMNS)
         if SQUARED:
             mass += tl.sum(weight, axis=1)
-        if DIM <= CHUNK:
-            y = load_chunk(y_ptr, column, columns, 0, DIM, CHUNK)
-            sums += weighted_sum(weight, y, HALF_WEIGHTS, WEIGHT_PRECISION)
+        if HELD > 0:
+            new_sums = ()
+            for chunk in tl.static_range(HELD):
+                y = load_chunk(y_ptr, column, columns, chunk * CHUNK, DIM, CHUNK)
+                new_sums = new_sums + (sums[chunk] + weighted_sum(weight, y, HALF_WEIGHTS, WEIGHT_PRECISION),)
+            sums = new_sums
         else:
             for chunk in range(0, DIM, CHUNK):
                 y = load_chunk(y_ptr, column, columns, chunk, DIM, CHUNK)
@@ -290,11 +308,13 @@ def product_gradient(
                 after = before + weighted_sum(weight, y, HALF_WEIGHTS, WEIGHT_PRECISION)
                 tl.store(out_ptr + offset + chunk, after, mask=inside)
             tl.debug_barrier()  # the next tile reads what other threads have written
-    if DIM <= CHUNK:
+    for chunk in tl.static_range(HELD):
+        total = sums[chunk]
         if SQUARED:
-            sums = 2.0 * (sums - mass[:, None] * held.to(tl.float32))
-        tl.store(out_ptr + offset, sums, mask=(row < rows)[:, None] & (k < DIM)[None, :])
-    elif SQUARED:
+            total = 2.0 * (total - mass[:, None] * held[chunk].to(tl.float32))
+        inside = (row < rows)[:, None] & (chunk * CHUNK + k < DIM)[None, :]
+        tl.store(out_ptr + offset + chunk * CHUNK, total, mask=inside)
+    if SQUARED and HELD == 0:
         for chunk in range(0, DIM, CHUNK):
             x = load_chunk(x_ptr, row, rows, chunk, DIM, CHUNK)
             inside = (row < rows)[:, None] & (chunk + k < DIM)[None, :]
