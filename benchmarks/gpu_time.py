@@ -8,10 +8,10 @@
 Receipts hold seconds, but most were written while other experiments ran on the same GPU. Here every model is trained,
 evaluated and measured as ``identica reproduce`` does, all seeds together, for a small part of its steps. What a step
 and what an evaluation takes (with a checkpoint, where one is due) is measured apart from all else, and counted as often
-as the recipe has them. Models that differ in nothing that costs time are timed once, and the compiling of kernels is
-counted with each. Λ is taken for such a thing where it is equal in all factors in both models or in neither: how often
-a sampler tries again depends on it, which is a matter of microseconds. VAEs are trained in full; what needs no training
-is computed for one seed.
+as the recipe has them. Models that differ in nothing that costs time are timed together: once with the compiling of
+their kernels, which counts for the first of them, and once without, for the others. Λ does not count as a difference
+where it is equal in all factors in both models or in neither: how often a sampler tries again depends on it, which is a
+matter of microseconds. VAEs are trained in full; what needs no training is computed for one seed.
 
 With ``--minutes`` each kind of model is timed at its largest size; then, until the time is up, whatever size counts
 most. A size that was not timed counts as much as the cheapest of its kind that has as many dimensions, pairs and seeds
@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 import statistics
 import tempfile
 import time
@@ -164,6 +165,7 @@ class Timer:
     folder: Path
     supplies: Supplies
     costs: dict[Hashable, dict[tuple[int, int, int], Cost]] = field(default_factory=dict)
+    warm: dict[tuple[Hashable, tuple[int, int, int]], Cost] = field(default_factory=dict)
     vae_seconds: float = 0.0
 
     def bound(self, demand: Demand) -> tuple[float, tuple[int, int, int] | None]:
@@ -174,8 +176,13 @@ class Timer:
             sizes = [demand.size]
         return min(((demand.seconds(known[size]), size) for size in sizes), default=(math.inf, None))
 
-    def time(self, demand: Demand) -> None:
-        """Train it for a part of its steps."""
+    def time(self, demand: Demand, others: bool) -> None:
+        """Train it for a part of its steps; again, with everything compiled, if there are others like it."""
+        self.costs.setdefault(demand.kind, {})[demand.size] = self._cost(demand)
+        if others:
+            self.warm[demand.kind, demand.size] = self._cost(demand)
+
+    def _cost(self, demand: Demand) -> Cost:
         plan = self._supplied(demand)
         model, seeds = demand.model, demand.seeds
         recipe: Any = plan.recipe
@@ -190,12 +197,13 @@ class Timer:
             starts = {seed: start for seed, start in found.items() if start is not None}
         clock, begin = StepClock(self.device), time.monotonic()
         folder = self._folder(plan, model)
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier timing, which would be resumed
         train_model(short, model, seeds, device=self.device, folder=folder, callbacks=[clock], starts=starts)
         seconds, config = time.monotonic() - begin, short.train_config(model)
         timed = clock.step * config.steps + clock.evaluation * (config.steps // config.eval_every)
         cost = Cost(clock.step, clock.evaluation, max(0.0, seconds - timed))
-        self.costs.setdefault(demand.kind, {})[demand.size] = cost
         print(f"    timed in {seconds:5.1f} s: {_name(demand)}, {demand.size}: {cost}", flush=True)
+        return cost
 
     def compute(self, demand: Demand) -> float:
         """Seconds of what needs no training, from those of one seed."""
@@ -252,6 +260,7 @@ def most_wanted(timer: Timer, wanted: list[Demand]) -> Demand | None:
 def report(timer: Timer, wanted: list[Demand], computed: dict[str, float]) -> None:
     """A line for each model and a sum for each experiment."""
     total = timer.vae_seconds
+    compiled: set[Hashable] = set()
     print(f"VAEs {total:.0f} s")
     for experiment in dict.fromkeys(demand.experiment.id for demand in wanted):
         summed = 0.0
@@ -261,6 +270,10 @@ def report(timer: Timer, wanted: list[Demand], computed: dict[str, float]) -> No
             else:
                 seconds, size = timer.bound(demand)
                 how = "timed" if size == demand.size else f"at most, as {size}"
+                group = demand.kind, demand.size
+                if group in compiled and group in timer.warm:
+                    seconds, how = demand.seconds(timer.warm[group]), "timed, compiled before"
+                compiled.add(group)
             print(f"    {_name(demand):<56} {str(demand.size if demand.trained else ''):<18} {seconds:7.1f} s, {how}")
             summed += seconds
         total += summed
@@ -292,7 +305,8 @@ def main() -> None:
             late = time.monotonic() - begin > 60 * options.minutes
             if late and math.isfinite(timer.bound(following)[0]):
                 break
-            timer.time(following)
+            alike = [demand for demand in trained if (demand.kind, demand.size) == (following.kind, following.size)]
+            timer.time(following, others=len(alike) > 1)
         computed = {_name(demand): timer.compute(demand) for demand in wanted if not demand.trained}
         report(timer, wanted, computed)
 

@@ -29,6 +29,7 @@ MEBIBYTE = 1 << 20
 LANES = 128  # float32 lanes of a multiprocessor
 EXPONENTIALS = 16  # of a multiprocessor and cycle
 LANES_AT_MOST = launch.NARROW
+FLOAT32_CHUNK = launch._FLOAT32_CHUNK
 ERROR_BATCH = 1024
 
 #: name, similarity, instructions per coordinate and pair: forward, and backward summed over the passes.
@@ -187,28 +188,29 @@ def routes(batches: Sequence[int], dims: Sequence[int], device: str = "cuda") ->
 
 def held(batch: int, dims: Sequence[int], device: str = "cuda") -> None:
     """Unit codes as above: milliseconds with all chunks of a row held by its program, and with none of them."""
-    print(f"codes against themselves, B = {batch}, forward + backward [ms (relative error)]: held, not held, ratio")
-    similarities = {"dot": DotProduct(1 / 75), "p = 2": LpSimilarity(2, 2 / 75)}
-    for dim, (name, similarity), precision in product(dims, similarities.items(), ("high", "highest")):
-        if name != "dot" and precision == "high":
-            continue  # squared distances are never computed in TF32
+    print(
+        f"codes against themselves, B = {batch}, dot, forward + backward [ms (relative error)]: held, not held, ratio"
+    )
+    ways = {"TF32": ("high", "tf32"), "float32": ("highest", "tf32x3")}
+    for dim, (kind, (setting, precision)) in product(dims, ways.items()):
+        if dim > launch.MOST_HELD[precision] * FLOAT32_CHUNK:
+            continue
         h = torch.nn.functional.normalize(torch.randn(batch, dim, device=device), dim=1).requires_grad_()
-        few = h[:ERROR_BATCH].detach()
+        few, similarity = h[:ERROR_BATCH].detach(), DotProduct(1 / 75)
         exact = gradient_of(similarity, few.double(), "reference")
         times, cells = [], []
-        for most in (launch.MOST_HELD, 0):
-            with most_held(most), route(launch.PRODUCTS_FROM, precision):
+        for most in (launch.MOST_HELD, dict.fromkeys(launch.MOST_HELD, 0)):
+            with most_held(most), route(launch.PRODUCTS_FROM, setting):
                 work = info_nce_denominator(similarity, h, "triton")
                 times.append(gpu_milliseconds(work, repeats=5) if device != "cpu" else float("nan"))
                 error = (gradient_of(similarity, few, "triton") - exact).abs().max() / exact.abs().max()
             cells.append(f"{times[-1]:.3f} ({error:.0e})")
-        kind = "TF32" if precision == "high" else "float32"
         shown = " ".join(f"{cell:>16}" for cell in cells)
-        print(f"  {name:5}, {kind:7}, d = {dim:3d} {shown} {times[1] / times[0]:6.2f}", flush=True)
+        print(f"  {kind:7}, d = {dim:3d} {shown} {times[1] / times[0]:6.2f}", flush=True)
 
 
 @contextmanager
-def most_held(chunks: int) -> Iterator[None]:
+def most_held(chunks: dict[str, int]) -> Iterator[None]:
     """Codes of so many chunks of coordinates stay with their program."""
     before, launch.MOST_HELD = launch.MOST_HELD, chunks
     try:

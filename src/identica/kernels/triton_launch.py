@@ -21,8 +21,9 @@ from identica.similarities import Kernel
 NARROW = 32
 #: From here on matrix products are faster where they can be used (``benchmarks/kernels.py --routes``).
 PRODUCTS_FROM = 17
-#: Chunks of a float32 code that stay with the program of its row (``benchmarks/kernels.py --held``).
-MOST_HELD = 4
+#: Chunks of a float32 code that stay with the program of its row: for inner products in TF32 and in float32, and for
+#: squared distances. With more of them these become slower (``benchmarks/kernels.py --held``).
+MOST_HELD = {"tf32": 4, "tf32x3": 2, "squared": 1}
 _LARGEST_CHUNK = 128  # coordinates of a code in one matrix product
 _FLOAT32_CHUNK = 32
 _MOST_SPANS = 256
@@ -111,7 +112,7 @@ def gradient(
     seeds = len(x)
     blocks = problem.blocks or _blocks(x, rows, columns, dim, problem, backward=True)
     spans, span = _split(x, rows, columns, blocks, problem)
-    adds = problem.route == "distance" or (problem.route == "product" and not _held(x, dim))
+    adds = problem.route == "distance" or (problem.route == "product" and not _held(x, problem))
     new = x.new_zeros if adds else x.new_empty
     out = new(seeds, spans, *x.shape[1:], dtype=torch.float32)
     weights = [*(by_rows or (x, x)), *(by_columns or (x, x))]
@@ -180,17 +181,20 @@ def _chunk(x: Tensor, dim: int) -> int:
     return min(triton.next_power_of_2(dim), _LARGEST_CHUNK)
 
 
-def _held(x: Tensor, dim: int) -> int:
+def _held(x: Tensor, problem: Problem) -> int:
     """In how many chunks the coordinates of a row stay with its program; 0 if they are too many."""
+    dim, squared = x.shape[2], problem.kernel.name != "dot"
     chunks = triton.cdiv(dim, _chunk(x, dim))
-    return chunks if chunks <= (MOST_HELD if x.dtype == torch.float32 else 1) else 0
+    if x.dtype != torch.float32:
+        return chunks if chunks == 1 else 0
+    return chunks if chunks <= MOST_HELD["squared" if squared else _precision(x, squared)] else 0
 
 
 def _product_settings(x: Tensor, problem: Problem) -> dict[str, Any]:
     if problem.route != "product":
         return {"SQUARED": False, "CHUNK": 16, "HELD": 0, "PRECISION": "tf32"}
-    dim, squared = x.shape[2], problem.kernel.name != "dot"
-    return {"SQUARED": squared, "CHUNK": _chunk(x, dim), "HELD": _held(x, dim), "PRECISION": _precision(x, squared)}
+    chunk, squared = _chunk(x, x.shape[2]), problem.kernel.name != "dot"
+    return {"SQUARED": squared, "CHUNK": chunk, "HELD": _held(x, problem), "PRECISION": _precision(x, squared)}
 
 
 def _precision(x: Tensor, squared: bool) -> str:
@@ -222,7 +226,7 @@ def _blocks(x: Tensor, rows: int, columns: int, dim: int, problem: Problem, *, b
         return _narrow_blocks(dim, problem.kernel.name == "dot", backward)
     if problem.route == "distance":
         return Blocks(16, 128)
-    if x.dtype == torch.float32 and not _held(x, dim):
+    if x.dtype == torch.float32 and (problem.kernel.name != "dot" or not _held(x, problem)):
         return Blocks(128, 128, warps=8, stages=2)
     if x.dtype == torch.float32:
         return Blocks(128, 64, warps=4, stages=3) if backward else Blocks(128, 64, warps=8, stages=2)
