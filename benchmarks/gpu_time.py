@@ -8,10 +8,10 @@
 Receipts hold seconds, but most were written while other experiments ran on the same GPU. Here every model is trained,
 evaluated and measured as ``identica reproduce`` does, all seeds together, for a small part of its steps. What a step
 and what an evaluation takes (with a checkpoint, where one is due) is measured apart from all else, and counted as often
-as the recipe has them. Models that differ in nothing that costs time are timed together: once with the compiling of
-their kernels, which counts for the first of them, and once without, for the others. Λ does not count as a difference
-where it is equal in all factors in both models or in neither: how often a sampler tries again depends on it, which is a
-matter of microseconds. VAEs are trained in full; what needs no training is computed for one seed.
+as the recipe has them. Of models that differ in nothing that costs time one is timed, twice: with the compiling of its
+kernels, as the first of them takes it, and without, as the others do. Λ does not count as a difference where it is
+equal in all factors in both models or in neither: how often a sampler tries again depends on it, which is a matter of
+microseconds. VAEs are trained in full; what needs no training is computed for one seed.
 
 With ``--minutes`` each kind of model is timed at its largest size; then, until the time is up, whatever size counts
 most. A size that was not timed counts as much as the cheapest of its kind that has as many dimensions, pairs and seeds
@@ -195,9 +195,9 @@ class Timer:
         if source is not None:
             found = {seed: find_start(self._folder(plan, source), seed) for seed in seeds}
             starts = {seed: start for seed, start in found.items() if start is not None}
-        clock, begin = StepClock(self.device), time.monotonic()
         folder = self._folder(plan, model)
         shutil.rmtree(folder, ignore_errors=True)  # of an earlier timing, which would be resumed
+        clock, begin = StepClock(self.device), time.monotonic()
         train_model(short, model, seeds, device=self.device, folder=folder, callbacks=[clock], starts=starts)
         seconds, config = time.monotonic() - begin, short.train_config(model)
         timed = clock.step * config.steps + clock.evaluation * (config.steps // config.eval_every)

@@ -29,7 +29,7 @@ MEBIBYTE = 1 << 20
 LANES = 128  # float32 lanes of a multiprocessor
 EXPONENTIALS = 16  # of a multiprocessor and cycle
 LANES_AT_MOST = launch.NARROW
-FLOAT32_CHUNK = launch._FLOAT32_CHUNK
+ALL_CHUNKS = 4
 ERROR_BATCH = 1024
 
 #: name, similarity, instructions per coordinate and pair: forward, and backward summed over the passes.
@@ -186,20 +186,19 @@ def routes(batches: Sequence[int], dims: Sequence[int], device: str = "cuda") ->
             print(f"  {name:5}, d = {dim:3d}, B = {batch:6d} " + " ".join(f"{cell:>18}" for cell in cells), flush=True)
 
 
-def held(batch: int, dims: Sequence[int], device: str = "cuda") -> None:
-    """Unit codes as above: milliseconds with all chunks of a row held by its program, and with none of them."""
-    print(
-        f"codes against themselves, B = {batch}, dot, forward + backward [ms (relative error)]: held, not held, ratio"
-    )
-    ways = {"TF32": ("high", "tf32"), "float32": ("highest", "tf32x3")}
-    for dim, (kind, (setting, precision)) in product(dims, ways.items()):
-        if dim > launch.MOST_HELD[precision] * FLOAT32_CHUNK:
-            continue
+def held(batch: int, dims: Sequence[int], similarity: Similarity, device: str = "cuda") -> None:
+    """Unit codes: milliseconds with all chunks of a row held by its program, and with none of them."""
+    if one_chunk := [dim for dim in dims if dim <= LANES_AT_MOST]:
+        raise SystemExit(f"Up to {LANES_AT_MOST} coordinates are one chunk, which is always held: not {one_chunk}.")
+    print(f"{similarity} among {batch} codes, forward + backward [ms (relative error)]: held, not held, ratio")
+    for dim, (kind, setting) in product(dims, {"TF32": "high", "float32": "highest"}.items()):
+        if kind == "TF32" and not isinstance(similarity, DotProduct):
+            continue  # squared distances are never computed in TF32
         h = torch.nn.functional.normalize(torch.randn(batch, dim, device=device), dim=1).requires_grad_()
-        few, similarity = h[:ERROR_BATCH].detach(), DotProduct(1 / 75)
+        few = h[:ERROR_BATCH].detach()
         exact = gradient_of(similarity, few.double(), "reference")
         times, cells = [], []
-        for most in (launch.MOST_HELD, dict.fromkeys(launch.MOST_HELD, 0)):
+        for most in (ALL_CHUNKS, 0):
             with most_held(most), route(launch.PRODUCTS_FROM, setting):
                 work = info_nce_denominator(similarity, h, "triton")
                 times.append(gpu_milliseconds(work, repeats=5) if device != "cpu" else float("nan"))
@@ -210,9 +209,9 @@ def held(batch: int, dims: Sequence[int], device: str = "cuda") -> None:
 
 
 @contextmanager
-def most_held(chunks: dict[str, int]) -> Iterator[None]:
+def most_held(chunks: int) -> Iterator[None]:
     """Codes of so many chunks of coordinates stay with their program."""
-    before, launch.MOST_HELD = launch.MOST_HELD, chunks
+    before, launch.MOST_HELD = launch.MOST_HELD, dict.fromkeys(launch.MOST_HELD, chunks)
     try:
         yield
     finally:
@@ -246,7 +245,8 @@ def main() -> None:
         routes((4096, 16_384, 65_536), (5, 10, 20, 32, 40, 80))
         return
     if options.held:
-        held(32_768, [int(dim) for dim in options.dims.split(",")])
+        for similarity in (DotProduct(1 / 75), LpSimilarity(2, 2 / 75)):
+            held(32_768, [int(dim) for dim in options.dims.split(",")], similarity)
         return
     small_codes(options.batch, options.dim)
     wide_codes(options.wide_batch, options.wide_dim)

@@ -29,7 +29,7 @@ from identica._version import __version__
 #: What the core needs, and what each extra adds: the requirement as pip takes it, and the module it brings.
 #: The same list as in pyproject.toml, here because a checkout that was never installed has no metadata.
 CORE = {
-    "torch>=2.6": "torch",
+    "torch>=2.7": "torch",
     "numpy>=1.26": "numpy",
     "scipy>=1.11": "scipy",
     "scikit-learn>=1.4": "sklearn",
@@ -51,7 +51,7 @@ EXTRAS = {
         "hypothesis>=6.100": "hypothesis",
         "ruff>=0.6": "ruff",
         "mypy>=1.11": "mypy",
-        "triton>=3.2": "triton",
+        "triton>=3.3": "triton",
     },
 }
 PURPOSES = {
@@ -61,7 +61,7 @@ PURPOSES = {
     "scale": "many machines",
     "dev": "tests, linters, types",
 }
-LINUX_ONLY = ("triton>=3.2",)
+LINUX_ONLY = ("triton>=3.3",)
 PYTHONS = ((3, 11), (3, 12))
 
 

@@ -117,13 +117,34 @@ def test_larger_odd_shapes(shape: tuple[int, int, int], kernel: Kernel) -> None:
 @pytest.mark.parametrize("shape", [(1, 6, 4), (7, 5, 10), (129, 513, 10), (33, 33, 3)], ids=str)
 @pytest.mark.parametrize("far", [0.0, 2.0**20])
 def test_squared_distances_in_float64(shape: tuple[int, int, int], far: float) -> None:
-    """These are matrix products, in which codes far from the origin would lose six digits more than they did before."""
+    """These are matrix products, in which codes far from the origin would lose six digits more than differences do."""
     rows, columns, dim = shape
     a, b = codes(rows, dim, 4) + far, codes(columns, dim, 5) + far
     assert_tiles = partial(assert_equals_truth, partial(log_partition_tiled, tile=(32, 100)), kernel=Kernel("lp", 2.0))
     assert_tiles(a, b)
     assert_tiles(a, b, mask=torch.rand(rows, columns, generator=torch.Generator().manual_seed(0)) < 0.5)
     assert_tiles(a, a, itself=True, exclude_diagonal=rows > 1)
+
+
+@pytest.mark.parametrize("value", [1e8, 1e200, torch.nan])
+@pytest.mark.parametrize("masked", [True, False])
+def test_one_candidate_far_away_leaves_the_others_alone(value: float, masked: bool) -> None:
+    a, b = codes(9, 3, 4), codes(7, 3, 5)
+    expected = log_partition_reference(a, b, Kernel("lp", 2.0))
+    mask = torch.ones(9, 8, dtype=torch.bool)
+    mask[:, 7] = not masked
+    with_one = torch.cat([b, torch.full((1, 3), value, dtype=torch.float64)])
+    if value != value and not masked:
+        assert log_partition_tiled(a, with_one, Kernel("lp", 2.0)).log_partition.isnan().all(), "nothing is hidden"
+        return
+    found = log_partition_tiled(a, with_one, Kernel("lp", 2.0), mask=mask)
+    torch.testing.assert_close(found.log_partition, expected.log_partition, rtol=0.0, atol=1e-13)
+    torch.testing.assert_close(found.largest, expected.largest, rtol=0.0, atol=1e-13)
+
+
+def test_coinciding_codes_are_not_above_0() -> None:
+    a = 100.0 + codes(64, 10, 6)
+    assert log_partition_tiled(a, a, Kernel("lp", 2.0)).largest.max() <= 0.0
 
 
 @every_kernel

@@ -5,6 +5,7 @@ Without a GPU the shapes are small; ``-m gpu`` runs the same checks over the lon
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,8 @@ from identica.similarities import Kernel
 
 pytest.importorskip("triton")
 
-from identica.kernels.triton_launch import Blocks  # noqa: E402
+from identica.kernels import triton_launch  # noqa: E402
+from identica.kernels.triton_launch import Blocks, Problem  # noqa: E402
 from identica.kernels.triton_partition import log_partition_triton  # noqa: E402
 
 HAS_CUDA = torch.cuda.is_available()
@@ -95,6 +97,33 @@ def assert_close_to_float64(
     for found, wanted in zip(computed[2:], expected[2:], strict=True):
         assert found.dtype == a.dtype and found.isfinite().all()
         assert (found.double() - wanted).norm().item() <= rtol * size
+
+
+@pytest.fixture
+def tf32() -> Iterator[float]:
+    """Products in TF32 where there is such a thing, and how far off they may be: the interpreter has none."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    yield 5e-3 if HAS_CUDA else 1e-5
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("dim", [33, 40, 70, 100, 128, 129])
+def test_rows_that_stay_with_their_program(dim: int, held: bool, tf32: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one to four chunks; not where there are more, or where a GPU has no room for them."""
+    if not held:
+        monkeypatch.setattr(triton_launch, "_has_room", lambda x: False)
+    a, b = codes(21, dim, 1), codes(13, dim, 2)
+    problem = Problem(Kernel("dot"), False, "product")
+    assert triton_launch._held(a[None], problem) == (-(-dim // 32) if held and dim <= 128 else 0)
+    assert triton_launch._held(a.half()[None], problem) == (dim <= 128)
+    mask = torch.rand(21, 13, generator=torch.Generator().manual_seed(0)) < 0.7
+    close = partial(assert_close_to_float64, kernel=Kernel("dot"), rtol=tf32)
+    close(a, b)
+    close(a, b, mask=mask, spans=2)
+    close(a, b, mask=mask.T.contiguous().T)
+    close(a, a, itself=True, exclude_diagonal=True)
 
 
 @every_kernel

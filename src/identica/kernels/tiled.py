@@ -25,7 +25,7 @@ from identica.kernels.workers import Result, available_workers, run
 from identica.similarities import Kernel
 
 #: Rows and columns of a tile: on the CPU small enough for a core's caches, on an accelerator large enough to
-#: hide the launches (a batch of the usual size is one tile, of 128 MiB in float64).
+#: hide the launches: a batch of the usual size is one, with two to five buffers of 128 MiB in float64.
 TILE_CPU, TILE_CPU_LARGE, TILE_DEVICE = (256, 256), (512, 512), (4096, 4096)
 #: On the CPU: from how many pairs on it pays to leave this thread, and to use several (see workers.py).
 _PAIRS_FOR_A_WORKER, _PAIRS_FOR_SEVERAL = 1 << 15, 1 << 21

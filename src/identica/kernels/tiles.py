@@ -2,7 +2,8 @@
 
 Codes come transposed, ``(d, n)``, so that each coordinate is contiguous. The tile is filled coordinate by
 coordinate into buffers that are reused, so nothing of size rows × columns × d ever exists. Differences are
-formed directly: expanding ‖a−b‖² into ‖a‖² + ‖b‖² − 2⟨a, b⟩ cancels catastrophically for close codes.
+formed directly, but for squared distances in float64 (:class:`SquareTiles`): expanding ‖a−b‖² into
+‖a‖² + ‖b‖² − 2⟨a, b⟩ cancels for close codes, and float64 alone has the digits for that.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ class DotTiles:
 
 
 class SquareTiles:
-    """u = −‖a−b‖² = 2⟨a, b⟩ − ‖a‖² − ‖b‖²: one matrix product with two more coordinates.
+    """u = −‖a−b‖² = 2⟨a, b⟩ − ‖a‖² − ‖b‖²: one matrix product with two more coordinates, never above 0.
 
-    Its error is a few roundings of the largest ‖a‖² + ‖b‖², at no pair more. Codes come centred (:func:`centred`).
+    The error of a pair is a few roundings of its ‖a‖² + ‖b‖². Codes come centred (:func:`centred`).
     """
 
     def similarity(self, a: Tensor, b: Tensor, work: Workspace) -> Tensor:
@@ -92,7 +93,7 @@ class SquareTiles:
         u = work.get("u", a.shape[1], b.shape[1])
         left = torch.cat([2.0 * a, _minus_squared_norms(a), torch.ones_like(a[:1])])
         right = torch.cat([b, torch.ones_like(b[:1]), _minus_squared_norms(b)])
-        return torch.addmm(u, left.T, right, beta=0.0, alpha=LOG2_E, out=u)
+        return torch.addmm(u, left.T, right, beta=0.0, alpha=LOG2_E, out=u).clamp_(max=0.0)
 
     def pull_back(
         self, weight: Tensor, a: Tensor, b: Tensor, grad_a: Tensor, grad_b: Tensor | None, work: Workspace
@@ -107,8 +108,12 @@ def _minus_squared_norms(x: Tensor) -> Tensor:
 
 
 def centred(a: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Codes less the candidates' mean, which no difference notices: ``(d, B), (d, M)``; b is None for a itself."""
-    centre = (a if b is None else b).mean(dim=1, keepdim=True)
+    """Codes less the median of the candidates, which no difference notices: ``(d, B), (d, M)``; b is None for a itself.
+
+    The median, by sorting, as one candidate that is far away, or NaN and masked, must not move all others.
+    """
+    candidates = a if b is None else b
+    centre = candidates.sort(dim=1).values[:, candidates.shape[1] // 2].unsqueeze(1)
     return a - centre, None if b is None else b - centre
 
 

@@ -22,8 +22,11 @@ NARROW = 32
 #: From here on matrix products are faster where they can be used (``benchmarks/kernels.py --routes``).
 PRODUCTS_FROM = 17
 #: Chunks of a float32 code that stay with the program of its row: for inner products in TF32 and in float32, and for
-#: squared distances. With more of them these become slower (``benchmarks/kernels.py --held``).
+#: squared distances, of which more are slower (measured up to 128 coordinates, ``benchmarks/kernels.py --held``).
 MOST_HELD = {"tf32": 4, "tf32x3": 2, "squared": 1}
+#: Bytes of shared memory that more than one chunk may take of a program. Hopper has them; other GPUs, on which this was
+#: not measured, hold one chunk at most.
+_ROOM = 200 << 10
 _LARGEST_CHUNK = 128  # coordinates of a code in one matrix product
 _FLOAT32_CHUNK = 32
 _MOST_SPANS = 256
@@ -185,9 +188,15 @@ def _held(x: Tensor, problem: Problem) -> int:
     """In how many chunks the coordinates of a row stay with its program; 0 if they are too many."""
     dim, squared = x.shape[2], problem.kernel.name != "dot"
     chunks = triton.cdiv(dim, _chunk(x, dim))
-    if x.dtype != torch.float32:
-        return chunks if chunks == 1 else 0
-    return chunks if chunks <= MOST_HELD["squared" if squared else _precision(x, squared)] else 0
+    alone = x.dtype != torch.float32 or not _has_room(x)
+    most = 1 if alone else MOST_HELD["squared" if squared else _precision(x, squared)]
+    return chunks if chunks <= most else 0
+
+
+def _has_room(x: Tensor) -> bool:
+    if x.device.type == "cpu":
+        return True
+    return getattr(torch.cuda.get_device_properties(x.device), "shared_memory_per_block_optin", 0) >= _ROOM
 
 
 def _product_settings(x: Tensor, problem: Problem) -> dict[str, Any]:
