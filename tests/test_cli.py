@@ -323,7 +323,7 @@ sys.modules["torch"] = None
 from identica.doctor import examine
 found = examine()
 assert not found.ok and found.core[0].state == "missing", found.core[0]
-assert "torch>=2.6" in found.advice[0].command
+assert "torch>=2.7" in found.advice[0].command
 """
     done = python(code)
     assert done.returncode == 0, done.stderr
