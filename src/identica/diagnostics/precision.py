@@ -24,8 +24,9 @@ from identica.processes.optimal_loss import OptimalLoss
 from identica.similarities import Anisotropic
 from identica.training.step import Process
 
-#: Step in log Λ̂ of the central differences that make the Hessian out of gradients, which are in float64.
-_STEP = 1e-4
+#: Step in log Λ̂ of the differences that make the Hessian out of gradients, which are in float64: with it what a
+#: difference to one side neglects, and what rounding does to it, are both some 1e-5 of an entry or less.
+_STEP = 1e-5
 #: Within e^±20 everything is computable; an entry that runs away stops there, or shortly before, and has left e^±12.
 _BOUND, _FAR = 20.0, 12.0
 #: A standard error above this part of an entry says that the batches hardly determine it.
@@ -34,7 +35,7 @@ _VAGUE = 0.5
 _ERRORS_OFF, _PART_OFF = 5.0, 0.1
 #: The loss, in nats, bends by less in log Λ̂ only where codes do not vary: far above what rounding makes of 0.
 _FLAT = 1e-9
-#: Batches that the Hessian is averaged over: it needs fewer digits than the gradients, and costs 2d of them each.
+#: Batches that the Hessian is averaged over: it needs fewer digits than the gradients, and costs d of them each.
 _HESSIAN_BATCHES = 8
 
 
@@ -218,13 +219,10 @@ class PrecisionProblem:
         values, slopes = zip(*(self.loss(codes, theta) for codes in self.codes[:batches]), strict=True)
         return sum(values) / len(values), torch.stack(slopes).mean(dim=0)
 
-    def hessian(self, theta: Tensor) -> Tensor:
-        """Second derivatives in θ, ``(d, d)``, by central differences of gradients."""
-        rows = []
-        for step in _STEP * torch.eye(self.dim, dtype=torch.float64):
-            above, below = (self.mean(theta + s, _HESSIAN_BATCHES)[1] for s in (step, -step))
-            rows.append((above - below) / (2.0 * _STEP))
-        matrix = torch.stack(rows)
+    def hessian(self, theta: Tensor, slope: Tensor) -> Tensor:
+        """Second derivatives in θ, ``(d, d)``, by differences of gradients, of which ``slope`` is that at θ itself."""
+        steps = _STEP * torch.eye(self.dim, dtype=torch.float64)
+        matrix = torch.stack([self.mean(theta + step, _HESSIAN_BATCHES)[1] - slope for step in steps]) / _STEP
         return 0.5 * (matrix + matrix.T)
 
     def minimiser(self, start: Tensor) -> Tensor:
@@ -245,7 +243,7 @@ class PrecisionProblem:
     def estimate(self, theta: Tensor) -> PrecisionEstimate:
         """The sandwich at θ, and one Newton step from there."""
         slopes = torch.stack([self.loss(codes, theta)[1] for codes in self.codes])
-        hessian = self.hessian(theta)
+        hessian = self.hessian(theta, slopes[:_HESSIAN_BATCHES].mean(dim=0))
         inverse = torch.linalg.pinv(hessian, hermitian=True)
         scatter = inverse @ torch.cov(slopes.T).reshape(self.dim, self.dim) @ inverse / len(slopes)
         precision = theta.exp()
