@@ -77,10 +77,11 @@ def orthogonal(matrices: Tensor) -> Tensor:
     """U Vᵀ of each matrix M = U S Vᵀ in ``(..., m, n)``, up to factors between 0.7 and 1.2."""
     m, n = matrices.shape[-2:]
     x = matrices.bfloat16() if matrices.device.type == "cuda" else matrices
-    x = x.mT if m > n else x
+    x = (x.mT if m > n else x).reshape(-1, min(m, n), max(m, n))
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     a, b, c = _COEFFICIENTS
     for _ in range(_ROUNDS):
         square = x @ x.mT
-        x = a * x + (b * square + c * square @ square) @ x
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    x = x.view(*matrices.shape[:-2], *x.shape[-2:])
     return (x.mT if m > n else x).to(matrices.dtype)
