@@ -4,6 +4,7 @@
     python benchmarks/gpu_time.py --experiments aninfonce/figure2,aninfonce/figure9 --budget smoke
     python benchmarks/gpu_time.py --without aninfonce/figure2/linear      a row that takes as long in full
     python benchmarks/gpu_time.py --minutes 3                             what counts most; the rest is bounded
+    python benchmarks/gpu_time.py --minutes 3 --costs FILE                again: three minutes more, and closer bounds
 
 Receipts hold seconds, but most were written while other experiments ran on the same GPU. Here every model is trained,
 evaluated and measured as ``identica reproduce`` does, all seeds together, for a small part of its steps. What a step
@@ -15,7 +16,9 @@ microseconds. VAEs are trained in full; what needs no training is computed for o
 
 With ``--minutes`` each kind of model is timed at its largest size; then, until the time is up, whatever size counts
 most. A size that was not timed counts as much as the cheapest of its kind that has as many dimensions, pairs and seeds
-or more, so that the sum is too large rather than too small. Prints seconds and says how they come about.
+or more, so that the sum is too large rather than too small. With ``--costs`` what was timed is written to a file and
+taken from there by the next call, if it was timed on the same GPU with the same code. Prints seconds and says how they
+come about.
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +42,13 @@ from identica.experiments.budgets import find_budget
 from identica.experiments.catalogue import Experiment, Model
 from identica.experiments.mnist.plan import MnistPlan
 from identica.experiments.planning import BasePlan
-from identica.experiments.running.provenance import choose_device
+from identica.experiments.running.provenance import choose_device, commit, device_name
 from identica.experiments.running.reproduce import make_plans
 from identica.experiments.running.runner import score_untrained, train_model
 from identica.experiments.running.starts import find_start
 from identica.experiments.running.supplies import Supplies, data_folder
 from identica.training import Callback, TrainConfig, TrainState
+from identica.training.checkpoint import write_atomically
 
 #: For batches up to a size the evaluations of a timed run and the steps between two of them: enough to be timed, few
 #: enough to be done with soon, and such that plans write their checkpoints where they evaluate.
@@ -53,6 +57,9 @@ SHORT = {8192: (6, 60), 16_384: (10, 8), 65_536: (10, 4), 2**62: (10, 3)}
 FREE = ("steps", "eval_every", "checkpoint_every", "lr", "similarity_lr", "similarity_after")
 #: What says how large a model is, wherever it stands.
 SIZES = ("dim", "dim_in", "width", "batch_size", "precision", "precisions", "importance")
+
+#: Dimensions, pairs and seeds.
+Size = tuple[int, int, int]
 
 
 class StepClock(Callback):
@@ -125,22 +132,21 @@ class Demand:
         return self.model in self.plan.trained
 
     @property
-    def size(self) -> tuple[int, int, int]:
+    def size(self) -> Size:
         """Dimensions, pairs and seeds."""
         row: Any = self.plan.row
         return row.dim, self.plan.train_config(self.model).batch_size, len(self.seeds)
 
     @property
-    def kind(self) -> Hashable:
+    def kind(self) -> str:
         """All that decides how long a step takes, and more, without what the size says."""
         plan, model = self.plan, self.model
         encoder: Any = plan.encoder(model, 0)
         config = {key: value for key, value in plan.train_config(model).to_dict().items() if key not in FREE}
         described = json.dumps([encoder.to_dict(), config, plan.objective(model).to_dict()], default=str)
         pairs = [len(set(precision)) > 1 for precision in getattr(plan.row, "precisions", ())]
-        switches = json.dumps(_switches(json.loads(described)), sort_keys=True)
         turned = "turned" in plan.config.get(model, {})
-        return type(plan), model, switches, *pairs, turned
+        return json.dumps([type(plan).__name__, model, _switches(json.loads(described)), pairs, turned], sort_keys=True)
 
     def seconds(self, cost: Cost) -> float:
         """By what a step, an evaluation and the rest take."""
@@ -164,11 +170,40 @@ class Timer:
     device: torch.device
     folder: Path
     supplies: Supplies
-    costs: dict[Hashable, dict[tuple[int, int, int], Cost]] = field(default_factory=dict)
-    warm: dict[tuple[Hashable, tuple[int, int, int]], Cost] = field(default_factory=dict)
+    file: Path | None = None
+    costs: dict[str, dict[Size, Cost]] = field(default_factory=dict)
+    warm: dict[tuple[str, Size], Cost] = field(default_factory=dict)
     vae_seconds: float = 0.0
 
-    def bound(self, demand: Demand) -> tuple[float, tuple[int, int, int] | None]:
+    def __post_init__(self) -> None:
+        """Take over what the file holds."""
+        self.made_by = {"commit": commit(), "device": device_name(self.device)}
+        self.resumed = False
+        if self.file is None or not self.file.is_file():
+            return
+        kept = json.loads(self.file.read_text())
+        if kept["made_by"] != self.made_by:
+            print(f"{self.file} was timed with {kept['made_by']}, not {self.made_by}: all is timed again.")
+            return
+        self.resumed, self.vae_seconds = True, kept["vae_seconds"]
+        for kind, size, cold, warm in kept["costs"]:
+            self.costs.setdefault(kind, {})[tuple(size)] = Cost(**cold)
+            if warm is not None:
+                self.warm[kind, tuple(size)] = Cost(**warm)
+
+    def write(self) -> None:
+        """Keep what was timed, if there is a file for it."""
+        if self.file is None:
+            return
+        costs = [
+            [kind, size, asdict(cost), asdict(self.warm[kind, size]) if (kind, size) in self.warm else None]
+            for kind, sizes in self.costs.items()
+            for size, cost in sizes.items()
+        ]
+        kept = {"made_by": self.made_by, "vae_seconds": self.vae_seconds, "costs": costs}
+        write_atomically(self.file, json.dumps(kept, indent=1).encode())
+
+    def bound(self, demand: Demand) -> tuple[float, Size | None]:
         """What it takes at most, and the size that says so; infinite where none is known that is as large."""
         known = self.costs.get(demand.kind, {})
         sizes = [size for size in known if all(one >= other for one, other in zip(size, demand.size, strict=True))]
@@ -181,6 +216,7 @@ class Timer:
         self.costs.setdefault(demand.kind, {})[demand.size] = self._cost(demand)
         if others:
             self.warm[demand.kind, demand.size] = self._cost(demand)
+        self.write()
 
     def _cost(self, demand: Demand) -> Cost:
         plan = self._supplied(demand)
@@ -216,7 +252,8 @@ class Timer:
         if isinstance(plan, MnistPlan):
             for seed in demand.seeds:
                 plan.vae(seed)
-        self.vae_seconds += time.monotonic() - begin
+        if not self.resumed:  # else they were timed before
+            self.vae_seconds += time.monotonic() - begin
         return plan
 
     def _folder(self, plan: BasePlan, model: Model) -> Path:
@@ -246,8 +283,8 @@ def demands(
 
 def most_wanted(timer: Timer, wanted: list[Demand]) -> Demand | None:
     """The one to time next: of a kind without a bound the largest, then the size that counts most; None after all."""
-    counts: dict[tuple[Hashable, tuple[int, int, int]], float] = {}
-    first: dict[tuple[Hashable, tuple[int, int, int]], Demand] = {}
+    counts: dict[tuple[str, Size], float] = {}
+    first: dict[tuple[str, Size], Demand] = {}
     for demand in wanted:
         if demand.size in timer.costs.get(demand.kind, {}):
             continue
@@ -259,8 +296,8 @@ def most_wanted(timer: Timer, wanted: list[Demand]) -> Demand | None:
 
 def report(timer: Timer, wanted: list[Demand], computed: dict[str, float]) -> None:
     """A line for each model and a sum for each experiment."""
-    total = timer.vae_seconds
-    compiled: set[Hashable] = set()
+    total, bounded = timer.vae_seconds, 0.0
+    compiled: set[tuple[str, Size]] = set()
     print(f"VAEs {total:.0f} s")
     for experiment in dict.fromkeys(demand.experiment.id for demand in wanted):
         summed = 0.0
@@ -274,10 +311,12 @@ def report(timer: Timer, wanted: list[Demand], computed: dict[str, float]) -> No
                 if group in compiled and group in timer.warm:
                     seconds, how = demand.seconds(timer.warm[group]), "timed, compiled before"
                 compiled.add(group)
+                bounded += seconds if how.startswith("at most") else 0.0
             print(f"    {_name(demand):<56} {str(demand.size if demand.trained else ''):<18} {seconds:7.1f} s, {how}")
             summed += seconds
         total += summed
         print(f"{experiment:<28} {summed:7.0f} s; together {total / 60:.1f} min", flush=True)
+    print(f"Of these, {bounded / 60:.1f} min are bounds, of sizes that were not timed.")
 
 
 def main() -> None:
@@ -287,6 +326,7 @@ def main() -> None:
     )
     parser.add_argument("--without", default="", help="rows to leave out, such as aninfonce/figure2/linear")
     parser.add_argument("--minutes", type=float, default=math.inf, help="time no more after that; the rest is bounded")
+    parser.add_argument("--costs", type=Path, help="a file for what was timed, from which the next call goes on")
     parser.add_argument("--out", type=Path, help="where VAEs are found and kept, a folder of results")
     parser.add_argument("--budget", default="fast")
     options = parser.parse_args()
@@ -300,7 +340,8 @@ def main() -> None:
     wanted = list(demands(chosen, options.budget, device, without))
     trained, begin = [demand for demand in wanted if demand.trained], time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        timer = Timer(device, Path(folder), Supplies(data_folder(None), options.out or Path(folder), device))
+        supplies = Supplies(data_folder(None), options.out or Path(folder), device)
+        timer = Timer(device, Path(folder), supplies, options.costs)
         while (following := most_wanted(timer, trained)) is not None:
             late = time.monotonic() - begin > 60 * options.minutes
             if late and math.isfinite(timer.bound(following)[0]):
