@@ -32,6 +32,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ class Demand:
         row: Any = self.plan.row
         return row.dim, self.plan.train_config(self.model).batch_size, len(self.seeds)
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """All that decides how long a step takes, and more, without what the size says."""
         plan, model = self.plan, self.model
