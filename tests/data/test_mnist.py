@@ -37,6 +37,12 @@ def test_bytes_stay_bytes_and_files_need_not_be_packed(folder: Path) -> None:
     assert data.images.dtype == torch.uint8 and torch.equal(data.images[:, 0], 255 - IMAGES[:2])
 
 
+def test_the_files_may_be_in_a_folder_of_their_own_below(folder: Path) -> None:
+    (folder / "sets").mkdir()
+    (folder / "sets" / "mnist").symlink_to(folder)
+    assert len(load_mnist(folder / "sets", verify=False)) == 3
+
+
 def test_names_with_a_dot_are_found_too(tmp_path: Path) -> None:
     (tmp_path / "train-images.idx3-ubyte").write_bytes(idx_bytes(IMAGES))
     (tmp_path / "train-labels.idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(LABELS)))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import identica as idt
-from identica.data import AugmentedViews, HorizontalFlip, RandomResizedCrop, simclr_without_colour
+from identica.data import AugmentedViews, HorizontalFlip, LabelledImages, RandomResizedCrop, simclr_without_colour
 from identica.metrics import knn_accuracy
 
 
@@ -67,6 +67,10 @@ def test_wrong_images_get_a_sentence(images: Tensor) -> None:
         AugmentedViews(images[:, 0], HorizontalFlip())
     with pytest.raises(ValueError, match=r"lie in \[0, 1\]"):
         AugmentedViews(images * 255, HorizontalFlip())
+    with pytest.raises(TypeError, match=r"images themselves, such as digits\.images, not LabelledImages"):
+        AugmentedViews(LabelledImages(images, torch.zeros(len(images))), HorizontalFlip())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not str"):
+        AugmentedViews("digits", HorizontalFlip())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="is an Augmentation"):
         AugmentedViews(images, torch.flip)  # type: ignore[arg-type]
 

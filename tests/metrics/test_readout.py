@@ -231,6 +231,7 @@ def test_the_domain_classifier_takes_numpy_arrays(generator: torch.Generator) ->
         (lambda h, y: augmentation_readout(h, {}), "applied is empty"),
         (lambda h, y: augmentation_readout(h, {"crop": y >= 0}), "'crop' was applied to all of the rows"),
         (lambda h, y: augmentation_readout(h, {"crop": y < 0}), "'crop' was applied to none of the rows"),
+        (lambda h, y: augmentation_readout(h, {"crop": torch.arange(len(y)) % 3}), r"not numbers from 0 to 2.*classes"),
         (lambda h, y: domain_classifier(h, h[:, :2]), r"not \(20, 3\) and \(20, 2\)"),
         (lambda h, y: domain_classifier(h, h * float("inf")), "finite"),
     ],

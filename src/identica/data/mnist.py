@@ -56,7 +56,8 @@ def load_mnist(
 ) -> LabelledImages:
     """The 60,000 training images ("train") or the 10,000 test images ("test"), 28×28 with one channel.
 
-    folder: where the official files are, packed (``.gz``) or not. Nothing is ever downloaded.
+    folder: where the official files are, packed (``.gz``) or not, or a folder with a folder ``mnist`` of them. Nothing
+        is ever downloaded.
     dtype: grey values are floats in [0, 1]; ``torch.uint8`` keeps the bytes, a quarter of the memory.
     verify: compare with the official checksums. Without it any images and labels in MNIST's format are read, such as
         Fashion-MNIST's.
@@ -68,6 +69,7 @@ def load_mnist(
     if not (dtype == torch.uint8 or dtype.is_floating_point):
         raise ValueError(f"dtype of load_mnist is a floating-point type, or torch.uint8 for bytes, not {dtype}.")
     path = Path(folder).expanduser()
+    path = path / "mnist" if (path / "mnist").is_dir() else path
     images = _verified(path, f"{_PREFIX[split]}-images-idx3-ubyte", 3, verify).values
     labels = _verified(path, f"{_PREFIX[split]}-labels-idx1-ubyte", 1, verify).values
     if len(images) != len(labels):

@@ -71,6 +71,10 @@ class AugmentedViews:
                 "augmentation of AugmentedViews is an Augmentation, such as RandomResizedCrop(), not "
                 f"{type(augmentation).__name__}."
             )
+        if not isinstance(images, Tensor):
+            raise TypeError(
+                f"AugmentedViews takes the images themselves, such as digits.images, not {type(images).__name__}."
+            )
         if images.ndim != 4 or len(images) == 0 or not (images.dtype == torch.uint8 or images.is_floating_point()):
             raise ValueError(
                 "AugmentedViews takes at least one image, (N, channels, height, width), as bytes or floating-point "

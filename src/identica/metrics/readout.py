@@ -159,7 +159,13 @@ def augmentation_readout(
     scores = {}
     for name, flags in applied.items():
         given: Any = getattr(flags, "applied", flags)
-        yes = _as_labels(given, f"applied[{name!r}]") != 0
+        flagged = _as_labels(given, f"applied[{name!r}]")
+        yes = flagged == 1
+        if not bool((yes | (flagged == 0)).all()):
+            raise ValueError(
+                f"applied[{name!r}] says of each row whether the augmentation was applied: booleans, or 0 and 1, not "
+                f"numbers from {int(flagged.min())} to {int(flagged.max())}. linear_readout reads off more classes."
+            )
         if bool(yes.all()) or not bool(yes.any()):
             raise ValueError(
                 f"The augmentation {name!r} was applied to {'all' if bool(yes.all()) else 'none'} of the rows, so "

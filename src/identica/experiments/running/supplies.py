@@ -72,8 +72,7 @@ class Supplies:
                 "This experiment needs MNIST, and no folder was named: put its four official files into a folder and "
                 f"say which with --data DIR, or set {VARIABLE}."
             )
-        folder = self.data / "mnist" if (self.data / "mnist").is_dir() else self.data
-        train, test = (load_mnist(folder, split, dtype=torch.uint8).to(self.device) for split in ("train", "test"))
+        train, test = (load_mnist(self.data, split, dtype=torch.uint8).to(self.device) for split in ("train", "test"))
         return Digits(train, test)
 
     def vae(self, settings: VaeSettings, seed: int) -> VAE:
