@@ -5,6 +5,7 @@
     python benchmarks/gpu_time.py --without aninfonce/figure2/linear      a row that takes as long in full
     python benchmarks/gpu_time.py --minutes 3                             what counts most; the rest is bounded
     python benchmarks/gpu_time.py --minutes 3 --costs FILE                again: three minutes more, and closer bounds
+    python benchmarks/gpu_time.py --report --costs benchmarks/gpu_time.json      what docs/experiments.md quotes
 
 Receipts hold seconds, but most were written while other experiments ran on the same GPU. Here every model is trained,
 evaluated and measured as ``identica reproduce`` does, all seeds together, for a small part of its steps. What a step
@@ -17,8 +18,8 @@ microseconds. VAEs are trained in full; what needs no training is computed for o
 With ``--minutes`` each kind of model is timed at its largest size; then, until the time is up, whatever size counts
 most. A size that was not timed counts as much as the cheapest of its kind that has as many dimensions, pairs and seeds
 or more, so that the sum is too large rather than too small. With ``--costs`` what was timed is written to a file and
-taken from there by the next call, if it was timed on the same GPU with the same code. Prints seconds and says how they
-come about.
+taken from there by the next call, if it was timed on the same GPU with the same code; ``--report`` times nothing and
+takes it whatever it was timed with. Prints seconds and says how they come about.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,8 @@ SIZES = ("dim", "dim_in", "width", "batch_size", "precision", "precisions", "imp
 
 #: Dimensions, pairs and seeds.
 Size = tuple[int, int, int]
+#: A kind of models and a size.
+Group = tuple[str, Size]
 
 
 class StepClock(Callback):
@@ -111,6 +114,9 @@ class Cost:
     rest: float
 
 
+UNKNOWN = Cost(math.inf, 0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class Demand:
     """A model of a row, for the seeds that no earlier row has trained it for.
@@ -149,10 +155,19 @@ class Demand:
         turned = "turned" in plan.config.get(model, {})
         return json.dumps([type(plan).__name__, model, _switches(json.loads(described)), pairs, turned], sort_keys=True)
 
-    def seconds(self, cost: Cost) -> float:
-        """By what a step, an evaluation and the rest take."""
+    @property
+    def group(self) -> Group:
+        """Models of one group take equally long steps."""
+        return self.kind, self.size
+
+    def parts(self, cost: Cost) -> Cost:
+        """Seconds of all steps, of all evaluations and of the rest."""
         config = self.plan.train_config(self.model)
-        return cost.step * config.steps + cost.evaluation * (config.steps // config.eval_every) + cost.rest
+        return Cost(cost.step * config.steps, cost.evaluation * (config.steps // config.eval_every), cost.rest)
+
+    def seconds(self, cost: Cost) -> float:
+        """The sum of these."""
+        return sum(astuple(self.parts(cost)))
 
 
 def _switches(data: Any) -> Any:
@@ -165,59 +180,63 @@ def _switches(data: Any) -> Any:
 
 
 @dataclass
+class Timings:
+    """What was timed so far, and where: trained models by group, with compiling and without, the others by name."""
+
+    made_by: dict[str, str | None]
+    cold: dict[Group, Cost] = field(default_factory=dict)
+    warm: dict[Group, Cost] = field(default_factory=dict)
+    computed: dict[str, float] = field(default_factory=dict)
+    vaes: dict[str, float] = field(default_factory=dict)
+
+    def bound(self, demand: Demand) -> tuple[Cost, Size | None]:
+        """What it costs at most, and the size that says so; infinitely much where none is known that is as large."""
+        if demand.group in self.cold:
+            return self.cold[demand.group], demand.size
+        larger = [
+            (cost, size)
+            for (kind, size), cost in self.cold.items()
+            if kind == demand.kind and all(one >= other for one, other in zip(size, demand.size, strict=True))
+        ]
+        return min(larger, key=lambda known: demand.seconds(known[0]), default=(UNKNOWN, None))
+
+    def knows(self, demand: Demand) -> bool:
+        """Whether there is at least a bound."""
+        return self.bound(demand)[1] is not None if demand.trained else _name(demand) in self.computed
+
+    @classmethod
+    def read(cls, file: Path) -> Timings:
+        """That of :meth:`write`; a ValueError if the file holds something else."""
+        try:
+            kept = json.loads(file.read_text())
+            models = [((kind, tuple(size)), cold, warm) for kind, size, cold, warm in kept["models"]]
+            cold = {group: Cost(*cost) for group, cost, _ in models}
+            warm = {group: Cost(*cost) for group, _, cost in models if cost is not None}
+            return cls(kept["made_by"], cold, warm, kept["computed"], kept["vaes"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{file} holds no timings of this program ({error!r}): name another file.") from error
+
+    def write(self, file: Path) -> None:
+        """As JSON."""
+        models = [[*group, astuple(cost), self.warm.get(group)] for group, cost in self.cold.items()]
+        kept = {"made_by": self.made_by, "computed": self.computed, "vaes": self.vaes, "models": models}
+        write_atomically(file, json.dumps(kept, default=astuple).encode() + b"\n")
+
+
+@dataclass
 class Timer:
-    """What was timed so far, by kind and size."""
+    """Times what is wanted next."""
 
     device: torch.device
     folder: Path
     supplies: Supplies
-    file: Path | None = None
-    costs: dict[str, dict[Size, Cost]] = field(default_factory=dict)
-    warm: dict[tuple[str, Size], Cost] = field(default_factory=dict)
-    vae_seconds: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Take over what the file holds."""
-        self.made_by = {"commit": commit(), "device": device_name(self.device)}
-        self.resumed = False
-        if self.file is None or not self.file.is_file():
-            return
-        kept = json.loads(self.file.read_text())
-        if kept["made_by"] != self.made_by:
-            print(f"{self.file} was timed with {kept['made_by']}, not {self.made_by}: all is timed again.")
-            return
-        self.resumed, self.vae_seconds = True, kept["vae_seconds"]
-        for kind, size, cold, warm in kept["costs"]:
-            self.costs.setdefault(kind, {})[tuple(size)] = Cost(**cold)
-            if warm is not None:
-                self.warm[kind, tuple(size)] = Cost(**warm)
-
-    def write(self) -> None:
-        """Keep what was timed, if there is a file for it."""
-        if self.file is None:
-            return
-        costs = [
-            [kind, size, asdict(cost), asdict(self.warm[kind, size]) if (kind, size) in self.warm else None]
-            for kind, sizes in self.costs.items()
-            for size, cost in sizes.items()
-        ]
-        kept = {"made_by": self.made_by, "vae_seconds": self.vae_seconds, "costs": costs}
-        write_atomically(self.file, json.dumps(kept, indent=1).encode())
-
-    def bound(self, demand: Demand) -> tuple[float, Size | None]:
-        """What it takes at most, and the size that says so; infinite where none is known that is as large."""
-        known = self.costs.get(demand.kind, {})
-        sizes = [size for size in known if all(one >= other for one, other in zip(size, demand.size, strict=True))]
-        if demand.size in sizes:
-            sizes = [demand.size]
-        return min(((demand.seconds(known[size]), size) for size in sizes), default=(math.inf, None))
+    timings: Timings
 
     def time(self, demand: Demand, others: bool) -> None:
         """Train it for a part of its steps; again, with everything compiled, if there are others like it."""
-        self.costs.setdefault(demand.kind, {})[demand.size] = self._cost(demand)
+        self.timings.cold[demand.group] = self._cost(demand)
         if others:
-            self.warm[demand.kind, demand.size] = self._cost(demand)
-        self.write()
+            self.timings.warm[demand.group] = self._cost(demand)
 
     def _cost(self, demand: Demand) -> Cost:
         plan = self._supplied(demand)
@@ -242,19 +261,19 @@ class Timer:
         print(f"    timed in {seconds:5.1f} s: {_name(demand)}, {demand.size}: {cost}", flush=True)
         return cost
 
-    def compute(self, demand: Demand) -> float:
+    def compute(self, demand: Demand) -> None:
         """Seconds of what needs no training, from those of one seed."""
         plan, begin = self._supplied(demand), time.monotonic()
         score_untrained(plan, demand.model, 0, self.device)
-        return len(demand.seeds) * (time.monotonic() - begin)
+        self.timings.computed[_name(demand)] = len(demand.seeds) * (time.monotonic() - begin)
 
     def _supplied(self, demand: Demand) -> BasePlan:
-        plan, begin = demand.plan.supplied(self.supplies), time.monotonic()
+        plan = demand.plan.supplied(self.supplies)
         if isinstance(plan, MnistPlan):
             for seed in demand.seeds:
                 plan.vae(seed)
-        if not self.resumed:  # else they were timed before
-            self.vae_seconds += time.monotonic() - begin
+                if seconds := self.supplies.take_seconds(seed):  # 0 if it was there
+                    self.timings.vaes[f"{plan.recipe.vae}, seed {seed}"] = seconds
         return plan
 
     def _folder(self, plan: BasePlan, model: Model) -> Path:
@@ -282,41 +301,47 @@ def demands(
                     yield Demand(plan, model, missing)
 
 
-def most_wanted(timer: Timer, wanted: list[Demand]) -> Demand | None:
+def most_wanted(timings: Timings, wanted: list[Demand]) -> Demand | None:
     """The one to time next: of a kind without a bound the largest, then the size that counts most; None after all."""
-    counts: dict[tuple[str, Size], float] = {}
-    first: dict[tuple[str, Size], Demand] = {}
+    counts: dict[Group, float] = {}
+    first: dict[Group, Demand] = {}
     for demand in wanted:
-        if demand.size in timer.costs.get(demand.kind, {}):
+        if demand.group in timings.cold:
             continue
-        group = demand.kind, demand.size
-        first.setdefault(group, demand)
-        counts[group] = counts.get(group, 0.0) + timer.bound(demand)[0]
+        first.setdefault(demand.group, demand)
+        counts[demand.group] = counts.get(demand.group, 0.0) + demand.seconds(timings.bound(demand)[0])
     return first[max(counts, key=lambda group: (counts[group], math.prod(group[1])))] if counts else None
 
 
-def report(timer: Timer, wanted: list[Demand], computed: dict[str, float]) -> None:
-    """A line for each model and a sum for each experiment."""
-    total, bounded = timer.vae_seconds, 0.0
-    compiled: set[tuple[str, Size]] = set()
-    print(f"VAEs {total:.0f} s")
+def report(timings: Timings, wanted: list[Demand]) -> None:
+    """A line for each model and a sum for each experiment, then what it is made of."""
+    vaes = sum(timings.vaes.values())
+    total, bounded, computed = vaes, 0.0, 0.0
+    steps, evaluations, rest = 0.0, 0.0, 0.0
+    compiled: set[Group] = set()
+    print(f"Timed with {timings.made_by}\nVAEs {vaes:.0f} s")
     for experiment in dict.fromkeys(demand.experiment.id for demand in wanted):
         summed = 0.0
         for demand in (demand for demand in wanted if demand.experiment.id == experiment):
-            if not demand.trained:
-                seconds, how = computed[_name(demand)], "computed"
-            else:
-                seconds, size = timer.bound(demand)
+            if demand.trained:
+                cost, size = timings.bound(demand)
                 how = "timed" if size == demand.size else f"at most, as {size}"
-                group = demand.kind, demand.size
-                if group in compiled and group in timer.warm:
-                    seconds, how = demand.seconds(timer.warm[group]), "timed, compiled before"
-                compiled.add(group)
-                bounded += seconds if how.startswith("at most") else 0.0
+                if demand.group in compiled and demand.group in timings.warm:
+                    cost, how = timings.warm[demand.group], "timed, compiled before"
+                compiled.add(demand.group)
+                parts = demand.parts(cost)
+                steps, evaluations, rest = steps + parts.step, evaluations + parts.evaluation, rest + parts.rest
+                seconds = demand.seconds(cost)
+                bounded += seconds if size != demand.size else 0.0
+            else:
+                seconds, how = timings.computed[_name(demand)], "computed"
+                computed += seconds
             print(f"    {_name(demand):<56} {str(demand.size if demand.trained else ''):<18} {seconds:7.1f} s, {how}")
             summed += seconds
         total += summed
         print(f"{experiment:<28} {summed:7.0f} s; together {total / 60:.1f} min", flush=True)
+    print(f"Minutes: steps {steps / 60:.1f}, evaluations {evaluations / 60:.1f}, after training and compiling ", end="")
+    print(f"{rest / 60:.1f}, VAEs and what is not trained {(vaes + computed) / 60:.1f}.")
     print(f"Of these, {bounded / 60:.1f} min are bounds, of sizes that were not timed.")
 
 
@@ -328,29 +353,63 @@ def main() -> None:
     parser.add_argument("--without", default="", help="rows to leave out, such as aninfonce/figure2/linear")
     parser.add_argument("--minutes", type=float, default=math.inf, help="time no more after that; the rest is bounded")
     parser.add_argument("--costs", type=Path, help="a file for what was timed, from which the next call goes on")
+    parser.add_argument("--report", action="store_true", help="time nothing: report what the file of --costs holds")
     parser.add_argument("--out", type=Path, help="where VAEs are found and kept, a folder of results")
     parser.add_argument("--budget", default="fast")
     options = parser.parse_args()
-    device = choose_device("auto")
-    chosen = find_all(options.experiments.split(","))
+    try:
+        chosen = find_all(options.experiments.split(","))
+        kept = Timings.read(options.costs) if options.costs is not None and options.costs.exists() else None
+    except ValueError as error:
+        parser.error(str(error))
     if others := [one.id for one in chosen if not one.id.startswith("aninfonce/")]:
         parser.error(f"These are not of paper B: {', '.join(others)}.")
     without = set(filter(None, options.without.split(",")))
     if unknown := without - {f"{one.id}/{row.number}" for one in chosen for row in one.rows}:
         parser.error(f"There is no row {', '.join(sorted(unknown))}.")
+    if options.report:
+        if kept is None:
+            parser.error("--report needs a file of timings: name it with --costs.")
+        wanted = list(demands(chosen, options.budget, torch.device(kept.made_by.get("type") or "cuda"), without))
+        if missing := [_name(demand) for demand in wanted if not kept.knows(demand)]:
+            parser.error(f"{options.costs} does not know {', '.join(missing)}.")
+        report(kept, wanted)
+        return
+    device = choose_device("auto")
     wanted = list(demands(chosen, options.budget, device, without))
-    trained, begin = [demand for demand in wanted if demand.trained], time.monotonic()
+    made_by = {"commit": commit(), "device": device_name(device), "type": device.type}
+    if kept is not None and kept.made_by != made_by:
+        parser.error(f"{options.costs} was timed with {kept.made_by}, this is {made_by}: name another file.")
+    timings = kept or Timings(made_by)
     with tempfile.TemporaryDirectory() as folder:
         supplies = Supplies(data_folder(None), options.out or Path(folder), device)
-        timer = Timer(device, Path(folder), supplies, options.costs)
-        while (following := most_wanted(timer, trained)) is not None:
-            late = time.monotonic() - begin > 60 * options.minutes
-            if late and math.isfinite(timer.bound(following)[0]):
-                break
-            alike = [demand for demand in trained if (demand.kind, demand.size) == (following.kind, following.size)]
-            timer.time(following, others=len(alike) > 1)
-        computed = {_name(demand): timer.compute(demand) for demand in wanted if not demand.trained}
-        report(timer, wanted, computed)
+        try:
+            if options.costs is not None:
+                timings.write(options.costs)  # what cannot be written, or read below, is said before anything is timed
+            if any(isinstance(demand.plan, MnistPlan) for demand in wanted):
+                _ = supplies.digits
+        except (OSError, ValueError) as error:
+            parser.error(str(error))
+        run_for(60 * options.minutes, Timer(device, Path(folder), supplies, timings), wanted, options.costs)
+    report(timings, wanted)
+
+
+def run_for(seconds: float, timer: Timer, wanted: list[Demand], file: Path | None) -> None:
+    """Time what needs no training, one size of each kind, and whatever counts most until the time is up."""
+    timings, begin = timer.timings, time.monotonic()
+    trained = [demand for demand in wanted if demand.trained]
+    while (following := most_wanted(timings, trained)) is not None:
+        late = time.monotonic() - begin > seconds
+        if late and timings.bound(following)[1] is not None:
+            break
+        timer.time(following, others=sum(demand.group == following.group for demand in trained) > 1)
+        if file is not None:
+            timings.write(file)
+    for demand in wanted:
+        if not timings.knows(demand):
+            timer.compute(demand)
+            if file is not None:
+                timings.write(file)
 
 
 if __name__ == "__main__":

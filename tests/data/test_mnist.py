@@ -14,7 +14,7 @@ from tests.data.idx_files import idx_bytes, write_split
 
 IMAGES = torch.arange(3 * 28 * 28).remainder(256).to(torch.uint8).reshape(3, 28, 28)
 LABELS = torch.tensor([7, 0, 9], dtype=torch.uint8)
-REAL = os.environ.get("IDENTICA_MNIST")
+REAL = os.environ.get("IDENTICA_DATA")
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_wrong_arguments_get_a_sentence(folder: Path) -> None:
         load_mnist(folder, dtype=torch.int64)
 
 
-@pytest.mark.skipif(REAL is None, reason="IDENTICA_MNIST does not name a folder with the official files")
+@pytest.mark.skipif(REAL is None, reason="IDENTICA_DATA does not name a folder with MNIST's official files")
 def test_the_official_files_have_the_official_checksums() -> None:
     assert REAL is not None
     train, test = load_mnist(REAL), load_mnist(REAL, "test", dtype=torch.uint8)

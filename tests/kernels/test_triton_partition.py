@@ -109,7 +109,9 @@ def tf32() -> Iterator[float]:
 
 
 @pytest.mark.parametrize("held", [True, False])
-@pytest.mark.parametrize("dim", [33, 40, 70, 100, 128, 129])
+@pytest.mark.parametrize(
+    "dim", [33, 40, 70, 100, 128, 129, *(pytest.param(d, marks=on_gpu) for d in (36, 80, 104, 127))]
+)
 def test_rows_that_stay_with_their_program(dim: int, held: bool, tf32: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one to four chunks; not where there are more, or where a GPU has no room for them."""
     if not held:
